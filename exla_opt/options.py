@@ -26,7 +26,7 @@ class Options:
     slices_a_trip: how many slices a trip of a loop may compute.
     memory_limit: bytes; while the predicted peak is above it, tensors are recomputed. None: no tensor is.
     separates_parts: whether parts of a tensor that a loop would need together may be computed separately: where they
-    are, the module is split a second time.
+    are, the module is split anew.
     slices_at: overrides of split_size for the regions with an op at a given location, as (location, bytes) pairs. Only
     the search for a limit sets them.
     """

@@ -131,7 +131,16 @@ def _unknown(attempts: Sequence[Attempt]) -> list[Attempt]:
 def _cheapest(attempts: Sequence[Attempt]) -> Attempt:
     """The attempt of the least cost: how often the time doubles, and how often the memory grows by a twentieth."""
     seconds = _seconds_of(attempts)
-    return min(attempts, key=lambda found: log2(max(seconds(found), 1e-9)) + log(max(_peak(found), 1)) / log(_ABOUT))
+    return min(attempts, key=lambda found: _cost(seconds(found), _peak(found)))
+
+
+def _cost(seconds: float, peak: int) -> float:
+    return log2(max(seconds, 1e-9)) + log(max(peak, 1)) / log(_ABOUT)
+
+
+def is_cheaper(found: Attempt, other: Attempt) -> bool:
+    """Whether an attempt costs less than another where both miss the limit, as predicted."""
+    return _cost(found.seconds, found.predicted.peak) < _cost(other.seconds, other.predicted.peak)
 
 
 def _peak(found: Attempt) -> int:

@@ -169,8 +169,9 @@ def _figures(found: Attempt) -> Figures:
 
 def try_recomputing(search: Search, tried: Callable[[Options, int], None]) -> None:
     """Try the unsplit program with tensors recomputed for the limit, if there are any, unless an attempt was that."""
-    changed = _changes(search.attempts[0])
-    if any(each.options.memory_limit == search.aim and _changes(each) == changed for each in search.attempts):
+    unsplit = search.attempts[0]
+    limited = [each for each in search.attempts if each.options.memory_limit == search.aim]
+    if any(_changes(each) == _changes(unsplit) and each.split.peak == unsplit.split.peak for each in limited):
         return
     found = search.attempt(replace(search.attempts[0].options, memory_limit=search.aim))
     if any(remark.pass_name == RECOMPUTE for remark in found.outcome.remarks):

@@ -25,6 +25,7 @@ from exla_opt.options import Options
 
 # A module of up to this many ops is tried with all sizes that may be the fastest, a larger one until it fits at about
 # the speed of the unsplit program, with the fewer sizes the more ops it has: each attempt takes time linear in them.
+# Above the second number it takes minutes.
 _SMALL, _OPS_OF_ALL = 150, 6_000
 # Above this many ops, a program that fits is not tried in slices. This many ways show whether slices are faster.
 _VERY_LARGE, _FIRST_WAYS = 800, 2
@@ -32,6 +33,8 @@ _VERY_LARGE, _FIRST_WAYS = 800, 2
 _MUCH_TO_PLAN = 2_000
 # Of the slices for a GPU that are larger than the limit leaves room for, one in this many is tried: steps of four.
 _OVER = 8
+# How many sizes are tried with parts of tensors computed separately, where that was left out.
+_WITH_PARTS = 3
 # The minimum number of ways.
 _LEAST_WAYS = 3
 
@@ -64,7 +67,9 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
     it is fast; slices larger than the limit leaves room for come last. For a CPU, a module so large that not all ways
     are tried starts with the coarse ones and stops at the first that fits: of the other ways, only slices of several
     caches have often been faster. They are tried if it is slow. A very large module has few ways.
-    Before slices of a large module below a CPU's cache, those at the peaks of near misses are made smaller.
+    In a module of more than `_VERY_LARGE` ops, no parts of tensors are computed separately, which is planned twice: see
+    `_try_parts`. Before slices of a large module below a CPU's cache, those at the peaks of near misses are made
+    smaller.
     Ways that need not be tried while an attempt seems to fit wait until it turns out not to. The compiler is asked
     before smaller slices of a large module are planned.
     """
@@ -141,12 +146,11 @@ def _placed(search: Search, way: Options) -> Iterator[Attempt]:
 def cut_again(search: Search, sizes: Sequence[Options]) -> Iterator[Attempt]:
     """Try nested tiles, and smaller slices at the peak; of a very large module that misses the limit, only the latter.
 
-    There each attempt takes tens of seconds, so that only those close to the limit are worth it. If nothing fits, parts
-    of tensors are computed separately before, where that was left out.
+    There each attempt takes tens of seconds, so that only those close to the limit are worth it. Before that, attempts
+    are repeated for what was left out of them (`_try_parts`).
     """
     ops, is_cpu = number_of_ops(search.module), search.attempts[0].options.machine.kind == "cpu"
-    if ops <= _OPS_OF_ALL and fastest_that_fits(search) is None:
-        yield from _try_parts(search)
+    yield from _try_parts(search, ops)
     if is_cpu and ops > _MUCH_TO_PLAN and fastest_that_fits(search) is None:
         yield from try_near_misses(search)
         return
@@ -156,9 +160,17 @@ def cut_again(search: Search, sizes: Sequence[Options]) -> Iterator[Attempt]:
         yield from try_refined(search, until_one_fits=not is_quick)
 
 
-def _try_parts(search: Search) -> Iterator[Attempt]:
-    """Try parts of tensors computed separately, with the sizes that should need the least of those that left it out."""
+def _try_parts(search: Search, ops: int) -> Iterator[Attempt]:
+    """If nothing fits, try parts of tensors computed separately where that was left out, least memory first.
+
+    With a few sizes, as those that need the least without it need not be those that need the least with it; with one in
+    a very large module, and with none above the ops of which each attempt takes minutes.
+    """
     left_out = [each for each in search.attempts if any(remark.may_separate for remark in each.outcome.remarks)]
-    if left_out:
-        least = min(left_out, key=search.expected_peak)
-        yield search.attempt(replace(least.options, separates_parts=True))
+    if not left_out or ops > _OPS_OF_ALL or fastest_that_fits(search) is not None:
+        return
+    for each in sorted(left_out, key=search.expected_peak)[: 1 if ops > _MUCH_TO_PLAN else _WITH_PARTS]:
+        found = search.attempt(replace(each.options, separates_parts=True))
+        yield found
+        if search.fits(found):
+            return

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from exla_opt.budget.attempt import Attempt
-from exla_opt.budget.choose import fastest, front, steps
+from exla_opt.budget.choose import fastest, front, is_cheaper, steps
 from exla_opt.budget.search import Search
 from exla_opt.budget.ways import SMALLEST_SLICE
 
@@ -26,9 +26,10 @@ _GAIN = 1.02
 def try_refined(search: Search, *, until_one_fits: bool) -> Iterator[Attempt]:
     """Try smaller slices at the peak: from the fastest attempts over the limit, and from the smallest if nothing fits.
 
-    The refinements of an attempt do not depend on the limit. If something fits already, only faster programs help, and
-    each program must be no faster than the one before: so a larger limit, which fits an earlier one, never gives a
-    slower program. until_one_fits: stop at the first attempt that fits; otherwise look for faster ones too.
+    The refinements of an attempt do not depend on the limit, unless the search ends with the first that fits. If
+    something fits already, only faster programs help, and each program must be no faster than the one before: so a
+    larger limit, which fits an earlier one, never gives a slower program. until_one_fits: stop at the first attempt
+    that fits, or where that is too far; otherwise look for faster ones too.
     """
     best = front([found for found in search.attempts if found.options.split_size is not None])
     over = [found for found in best if not search.seems_to_fit(found)]
@@ -76,7 +77,7 @@ def _refined(
     """Shrink the slices in the loops at the peak step by step, as long as the peak falls.
 
     is_near: shrink them in small steps, and at the peak of the final program, recomputed tensors included.
-    until_one_fits: stop where further steps cannot be expected to reach the limit.
+    until_one_fits: stop where a step cost much and further ones cannot be expected to reach the limit.
     """
     step = _SMALL_STEP if is_near else _STEP
     current = start
@@ -101,6 +102,10 @@ def _refined(
 
 
 def _is_far(search: Search, found: Attempt, before: Attempt, steps_left: int) -> bool:
-    """Whether an attempt would miss the limit even if each further step saved the factor that the last one did."""
-    peak, last = search.expected_peak(found), search.expected_peak(before)
-    return peak * min(peak / last, 1.0) ** steps_left > search.limit
+    """Whether a step cost more time than its memory is worth, and more such steps would miss the limit.
+
+    Where two loops are about equally large, the first step saves little, but costs little as well.
+    """
+    peak, last = found.final.peak, before.final.peak
+    saved = min(peak / last, 1.0)
+    return is_cheaper(before, found) and peak * saved**steps_left > search.limit

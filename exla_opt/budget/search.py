@@ -119,7 +119,11 @@ class Search:
         split = self._run(module, names[:at], sizes)
         rest = tuple(names[at:])
         # Only the splitter reads these.
-        alike = sizes if SPLITTER in rest else replace(sizes, calls_in_loops=False, nested_tiles=False)
+        alike = (
+            sizes
+            if SPLITTER in rest
+            else replace(sizes, calls_in_loops=False, nested_tiles=False, separates_parts=False)
+        )
         key = (_digest(serialise(module, "bytecode")), rest, alike)
         if key not in self.finished:
             self.finished[key] = self._finish(module, rest, sizes)

@@ -50,8 +50,8 @@ def write_form(op: ir.Operation, convolution: Convolution, form: Form) -> ir.Val
 def _groups(image: ir.Value, kernel: ir.Value, convolution: Convolution) -> list[tuple[ir.Value, ir.Value]]:
     """The image and the kernel of each group."""
     count = convolution.groups * convolution.batch_groups
-    cut = 0 if convolution.batch_groups > 1 else len(convolution.image) - 1
-    images = _parts(image, cut, count)
+    dim = 0 if convolution.batch_groups > 1 else len(convolution.image) - 1
+    images = _parts(image, dim, count)
     return list(zip(images, _parts(kernel, len(convolution.kernel) - 1, count), strict=True))
 
 

@@ -195,7 +195,8 @@ def _nothing_gained(module: ir.Module, options: Options, done: list[Remark], mis
     """The remarks on a module that is left unchanged, on the tensors that the splits were requested for."""
     reason = Reason("EX305", "all splits together would not save memory")
     known = {(each.tensor, each.location): each for each in all_missed(module, options, reason)}
-    tried = [known[key] for each in done if (key := (each.tensor, each.location)) in known]
+    pairs = [(each, known[key]) for each in done if (key := (each.tensor, each.location)) in known]
+    tried = [replace(now, may_separate=each.may_separate) for each, now in pairs]
     kept = [each for each in missed if (each.tensor, each.location) in known and each.code != "EX104"]
     return list(dict.fromkeys(tried)) + kept
 
