@@ -27,8 +27,8 @@ class Options:
     memory_limit: bytes; while the predicted peak is above it, tensors are recomputed. None: no tensor is.
     separates_parts: whether parts of a tensor that a loop would need together may be computed separately: where they
     are, the module is split anew.
-    slices_at: overrides of split_size for the regions with an op at a given location, as (location, bytes) pairs. Only
-    the search for a limit sets them.
+    slices_at: overrides of split_size for the regions with an op at a given location, as (location, bytes) pairs.
+    Only the search for a limit sets the last two.
     """
 
     size_threshold: int = 10**9

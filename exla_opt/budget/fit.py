@@ -106,6 +106,7 @@ def fit(
     tried(unsplit.options, unsplit.peak)
     chosen = unsplit if search.fits(unsplit) else None
     options = replace(options, memory_limit=search.aim)
+    sizes = ways(unsplit.predicted, unsplit.largest, options)
     recomputes = chosen is None and RECOMPUTE in names
     is_small = is_small_module(search)
     needs_no_split = recomputes and unsplit.largest <= search.room
@@ -115,20 +116,20 @@ def fit(
         try_recomputing(search, tried)
         recomputes = False
     if chosen is not None and SPLITTER in names and may_be_faster(search):
-        for found in try_faster(search, ways(unsplit.predicted, unsplit.largest, options)):
+        for found in try_faster(search, sizes):
             tried(found.options, found.peak)
         faster_ones = [found for found in search.attempts if is_clearly_faster(found, unsplit)]
         chosen = next((found for found in fastest(faster_ones) if search.fits(found)), chosen)
     if chosen is None and SPLITTER in names:
         search.compiles_left -= recomputes_last  # one is kept for that
-        for found in try_ways(search, ways(unsplit.predicted, unsplit.largest, options), until_one_fits=True):
+        for found in try_ways(search, sizes, until_one_fits=True):
             tried(found.options, found.peak)
         is_fast_enough = not recomputes_last or fits_about_as_fast(search)
         search.compiles_left += recomputes_last
         if not is_fast_enough:
             try_recomputing(search, tried)
             recomputes = False
-        for found in cut_again(search, ways(unsplit.predicted, unsplit.largest, options)):
+        for found in cut_again(search, sizes):
             tried(found.options, found.peak)
         # It cannot fit, but may need the least if nothing does: no larger limit should end up with less memory.
         held = unsplit.predicted.peak - unsplit.predicted.temp
@@ -173,7 +174,7 @@ def try_recomputing(search: Search, tried: Callable[[Options, int], None]) -> No
     limited = [each for each in search.attempts if each.options.memory_limit == search.aim]
     if any(_changes(each) == _changes(unsplit) and each.split.peak == unsplit.split.peak for each in limited):
         return
-    found = search.attempt(replace(search.attempts[0].options, memory_limit=search.aim))
+    found = search.attempt(replace(unsplit.options, memory_limit=search.aim))
     if any(remark.pass_name == RECOMPUTE for remark in found.outcome.remarks):
         tried(found.options, found.peak)
     else:

@@ -38,6 +38,11 @@ class Window:
         return (self.size - 1) * self.dilation + 1
 
     @property
+    def dropped(self) -> tuple[int, int]:
+        """How many elements of the operand negative padding drops at its low and its high end, or more than it has."""
+        return max(-(self.low // self.base), 0), max(-(self.high // self.base), 0)
+
+    @property
     def is_padded(self) -> bool:
         """Whether windows read beyond the operand, or skip some of its ends."""
         return (self.base, self.low, self.high) != (1, 0, 0)

@@ -53,10 +53,7 @@ class Convolution:
     def kept(self) -> list[int]:
         """The lengths of the image along its windows, without the elements that negative padding drops; at least 0."""
         pairs = zip(self.image[1:-1], self.windows, strict=True)
-        return [
-            max(length + min(window.low // window.base, 0) + min(window.high // window.base, 0), 0)
-            for length, window in pairs
-        ]
+        return [max(length - sum(window.dropped), 0) for length, window in pairs]
 
     @property
     def ins(self) -> int:

@@ -104,7 +104,7 @@ def cut(image: ir.Value, dims: Sequence[int], windows: Sequence[Window]) -> tupl
     start, limit = [0] * len(shape), list(shape)
     left = list(windows)
     for number, (dim, window) in enumerate(zip(dims, windows, strict=True)):
-        first, last = (max(-(padding // window.base), 0) for padding in (window.low, window.high))
+        first, last = window.dropped
         start[dim], limit[dim] = first, shape[dim] - last
         left[number] = replace(window, low=window.low + first * window.base, high=window.high + last * window.base)
     if left == list(windows):

@@ -43,7 +43,7 @@ from .rounded_once import compute_rounded_once
 from .rows import compute_rows, reads_rows
 from .said import all_missed, remark_on_missed, remark_on_plan
 from .sends import remove_marks, send_slices, sends_big_tensors
-from .separate_parts import parts_meet, separate_and_overwrite, separate_parts
+from .separate_parts import parts_meet, reads_parts, separate_and_overwrite, separate_parts
 
 # Each round splits something big into tiles that are not, so a few suffice; the bound on all of them is a safety net.
 _MOST_ROUNDS = 64
@@ -82,7 +82,7 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
         if sends_big_tensors(original, options) and _is_above_limit(module, options):
             done, missed = _split_changed(module, original, options, (done, missed), [send_slices])
             remove_marks(module)
-        if _is_above_limit(module, options) and parts_meet(original, options):
+        if reads_parts(original, options) and _is_above_limit(module, options) and parts_meet(original, options):
             done, missed = _split_in_parts(module, original, options, (done, missed))
     except CannotOrder:  # separately planned loops depend on each other
         restore(module, original)

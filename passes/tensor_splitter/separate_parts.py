@@ -48,8 +48,8 @@ def _search(module: ir.Module, options: Options) -> list[Positions]:
 
 
 def parts_meet(module: ir.Module, options: Options) -> bool:
-    """Whether there are parts that may and should be computed separately."""
-    return reads_parts(module, options) and bool(_search(module, options))
+    """Whether some of the parts that `reads_parts` sees may and should be computed separately."""
+    return bool(_search(module, options))
 
 
 def separate_parts(module: ir.Module, options: Options) -> bool:
