@@ -28,6 +28,7 @@ from exla_opt.passes import (
     narrow_slices,
     normalise,
     order_statistics,
+    pointwise_convolutions,
     pooling_gradients,
     rce,
     recompute,
@@ -48,6 +49,7 @@ AfterPass = Callable[[str, ir.Module], None]
 PASSES: dict[str, PassFunction] = {
     "normalise": normalise.run,
     "rce": rce.run,
+    "pointwise-convolutions": pointwise_convolutions.run,
     "euclidean-distance": euclidean_distance.run,
     "matrix-chain-order": matrix_chain_order.run,
     "reused-products": reused_products.run,
@@ -77,6 +79,7 @@ PASSES: dict[str, PassFunction] = {
 DEFAULT_PASSES = (
     "normalise",
     "rce",
+    "pointwise-convolutions",  # before all passes that read products
     "euclidean-distance",
     "matrix-chain-order",
     "reused-products",

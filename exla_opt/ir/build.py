@@ -91,6 +91,14 @@ def reshaped(value: ir.Value, shape: Sequence[int]) -> ir.Value:
     return made
 
 
+def transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:
+    """The tensor with its dimensions in this order; itself if that is theirs."""
+    if list(order) == sorted(order):
+        return value
+    made: ir.Value = stablehlo.transpose(value, ir.DenseI64ArrayAttr.get(list(order)))
+    return made
+
+
 def broadcast(value: ir.Value, shape: Sequence[int]) -> ir.Value:
     """A 0-d tensor broadcast to `shape`; the value itself if that is 0-d too."""
     kind = tensor_of(value)

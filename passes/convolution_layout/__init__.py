@@ -30,10 +30,10 @@ from exla_opt.ir.values import has_discardable_attributes
 from exla_opt.ir.walk import inside_out, is_in_loop
 from exla_opt.memory.machine import as_written
 from exla_opt.memory.peak import predict
+from exla_opt.ops.convolution import SHORT, Convolution, read_convolution
 from exla_opt.options import Options
 from exla_opt.remarks import Remark
 
-from .convolution import SHORT, Convolution, read_convolution
 from .forms import Form, fast_form
 from .patches import bytes_of_patches, bytes_of_reversed
 from .rewrite import write_form

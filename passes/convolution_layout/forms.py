@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import Literal
 
-from .convolution import SHORT, Convolution
+from exla_opt.ops.convolution import SHORT, Convolution
+
 from .patches import exceeds_image, patches_shape
 from .positions import is_by_position
 

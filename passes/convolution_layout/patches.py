@@ -20,10 +20,10 @@ from jaxlib.mlir.dialects import stablehlo
 from exla_opt.ir import build
 from exla_opt.ir.attributes import integers
 from exla_opt.ir.values import defining_op
+from exla_opt.ops.convolution import SHORT, Convolution
 from exla_opt.ops.window_geometry import Window, exceed_image, has_reversed_kernel
 
-from .convolution import SHORT, Convolution
-from .positions import padded, read_at, transposed
+from .positions import padded, read_at
 
 
 def exceeds_image(convolution: Convolution) -> bool:
@@ -91,14 +91,14 @@ def by_patches(op: ir.Operation, convolution: Convolution) -> ir.Value:
     """The result of such a convolution; built at the insertion point."""
     used, shape = positions_used(convolution), patches_shape(convolution)
     spatial, read = range(1, len(used) + 1), [*shape[:-2], shape[-1]]
-    image = padded(transposed(op.operands[0], convolution.orders[0]), spatial, convolution.windows)
+    image = padded(build.transposed(op.operands[0], convolution.orders[0]), spatial, convolution.windows)
     kernel, mirrored = _unreversed(op.operands[1], convolution.orders[1])
     places = product(*(each[::-1] if turned else each for each, turned in zip(used, mirrored, strict=True)))
     parts = [read_at(image, place, spatial, convolution.windows, read) for place in places]
     kind = build.with_shape(build.tensor_of(image), [*shape[:-2], prod(shape[-2:])])
     joined: ir.Value = stablehlo.ConcatenateOp(parts, len(kind.shape) - 1, results=[kind]).result
     rows = build.reshaped(joined, [prod(shape[:-2]), prod(shape[-2:])])
-    kernel = transposed(kernel, convolution.orders[1])
+    kernel = build.transposed(kernel, convolution.orders[1])
     sizes = convolution.kernel[:-2]
     if any(len(each) < size for each, size in zip(used, sizes, strict=True)):
         first = [
@@ -118,7 +118,7 @@ def by_patches(op: ir.Operation, convolution: Convolution) -> ir.Value:
         precision_config=precision,
     )
     order = convolution.orders[2]
-    return transposed(build.reshaped(made, convolution.result), [order.index(dim) for dim in range(len(order))])
+    return build.transposed(build.reshaped(made, convolution.result), [order.index(dim) for dim in range(len(order))])
 
 
 def _unreversed(kernel: ir.Value, order: Sequence[int]) -> tuple[ir.Value, list[bool]]:

@@ -19,10 +19,9 @@ from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
 from exla_opt.ir.types import element_type
+from exla_opt.ops.convolution import SHORT, Convolution
 from exla_opt.ops.window_geometry import Window
 from exla_opt.passes.algebra.blocks import count
-
-from .convolution import SHORT, Convolution
 
 
 def is_by_position(convolution: Convolution) -> bool:
@@ -41,7 +40,7 @@ def by_position(op: ir.Operation, convolution: Convolution) -> ir.Value:
     batch, *space, features = convolution.orders[0]
     *across, summed, kept = convolution.orders[1]
     turn = dict(zip([batch, *space, features], [kept, *across, summed], strict=True))
-    kernel = transposed(op.operands[1], [turn[dim] for dim in sorted(turn)])
+    kernel = build.transposed(op.operands[1], [turn[dim] for dim in sorted(turn)])
     image = padded(op.operands[0], space, convolution.windows)
     wide = build.wide_float() if convolution.dtype in SHORT else element_type(kernel)
     groups, positions = convolution.batch_groups, convolution.result[1:-1]
@@ -66,7 +65,7 @@ def by_position(op: ir.Operation, convolution: Convolution) -> ir.Value:
     result = build.reshaped(total, [1, *positions, groups])
     order = convolution.orders[2]
     return build.convert(
-        transposed(result, [order.index(dim) for dim in range(len(order))]), element_type(op.results[0])
+        build.transposed(result, [order.index(dim) for dim in range(len(order))]), element_type(op.results[0])
     )
 
 
@@ -123,11 +122,3 @@ def read_at(
         limit[dim] = start[dim] + (shape[dim] - 1) * window.stride + 1
     part: ir.Value = stablehlo.slice(image, start, limit, stride)
     return part
-
-
-def transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:
-    """The tensor with its dimensions in this order."""
-    if list(order) == sorted(order):
-        return value
-    moved: ir.Value = stablehlo.transpose(value, ir.DenseI64ArrayAttr.get(list(order)))
-    return moved

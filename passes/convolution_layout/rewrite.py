@@ -11,12 +11,12 @@ from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
 from exla_opt.ir.types import element_type
+from exla_opt.ops.convolution import SHORT, Convolution
 from exla_opt.ops.window_geometry import NO_WINDOW, Window
 
-from .convolution import SHORT, Convolution
 from .forms import Form
 from .patches import by_patches
-from .positions import by_position, cut, padded, read_at, transposed
+from .positions import by_position, cut, padded, read_at
 
 
 def write_form(op: ir.Operation, convolution: Convolution, form: Form) -> ir.Value:
@@ -30,7 +30,8 @@ def write_form(op: ir.Operation, convolution: Convolution, form: Form) -> ir.Val
     image, windows = cut(op.operands[0], convolution.orders[0][1:-1], convolution.windows)
     convolution = replace(convolution, windows=tuple(windows))
     image, kernel = (
-        transposed(value, order) for value, order in zip((image, op.operands[1]), convolution.orders[:2], strict=True)
+        build.transposed(value, order)
+        for value, order in zip((image, op.operands[1]), convolution.orders[:2], strict=True)
     )
     groups = convolution.groups
     if form == "apart":
@@ -44,7 +45,7 @@ def write_form(op: ir.Operation, convolution: Convolution, form: Form) -> ir.Val
             image, groups = _joined_images(image, convolution.batch_groups), convolution.batch_groups
         result = _convolved(op, image, kernel, convolution, groups)
     order = convolution.orders[2]
-    return transposed(result, [order.index(dim) for dim in range(len(order))])
+    return build.transposed(result, [order.index(dim) for dim in range(len(order))])
 
 
 def _groups(image: ir.Value, kernel: ir.Value, convolution: Convolution) -> list[tuple[ir.Value, ir.Value]]:
@@ -72,7 +73,7 @@ def _joined_images(image: ir.Value, count: int) -> ir.Value:
     total, *space, features = kind.shape
     apart = stablehlo.reshape(build.with_shape(kind, [count, total // count, *space, features]), image)
     places = len(space)
-    moved = transposed(apart, [1, *range(2, 2 + places), 0, 2 + places])
+    moved = build.transposed(apart, [1, *range(2, 2 + places), 0, 2 + places])
     return stablehlo.reshape(build.with_shape(kind, [total // count, *space, count * features]), moved)
 
 
@@ -150,8 +151,8 @@ def _sum_of_products(op: ir.Operation, convolution: Convolution) -> ir.Value:
     result = build.tensor_of(op.results[0])
     wide = build.wide_float() if convolution.dtype in SHORT else result.element_type
     turn = [convolution.orders[0][order.index(dim)] for dim in range(len(order))]
-    image = build.convert(transposed(op.operands[0], turn), wide)
-    kernel = build.convert(transposed(op.operands[1], convolution.orders[1]), wide)
+    image = build.convert(build.transposed(op.operands[0], turn), wide)
+    kernel = build.convert(build.transposed(op.operands[1], convolution.orders[1]), wide)
     image = padded(_repeated(image, order[-1], convolution.outs), order[1:-1], convolution.windows)
     total: ir.Value | None = None
     for place in product(*(range(window.size) for window in convolution.windows)):

@@ -14,7 +14,7 @@ from exla_opt.ir.attributes import integers
 from exla_opt.ir.reassociation import Group, reassociation_of
 from exla_opt.ir.rewrite import Pattern
 from exla_opt.ir.types import Types
-from exla_opt.ir.values import plain_defining_op
+from exla_opt.ir.values import defining_op, plain_defining_op
 
 from .moved import RESHAPE, TRANSPOSE, only_for
 
@@ -159,12 +159,19 @@ def dot_of_reshape(op: ir.Operation) -> ir.Value | None:
     sides = sides_of(op)
     for index, side in enumerate(sides):
         inner = plain_defining_op(side.value, RESHAPE)
-        below = None if inner is None else _before_reshape(inner, side)
+        below = None if inner is None or _drops_ones(inner) else _before_reshape(inner, side)
         if below is None:
             continue
         sides[index] = below
         return stablehlo.reshape(op.results[0].type, dot_of(op, sides))
     return None
+
+
+def _drops_ones(inner: ir.Operation) -> bool:
+    """Whether a reshape of an argument adds or drops sizes of 1 alone: nothing obstructs, or merges with it, above."""
+    value = inner.operands[0]
+    before, after = ([size for size in build.shape_of(each) if size != 1] for each in (value, inner.results[0]))
+    return before == after and defining_op(value) is None
 
 
 def _before_reshape(inner: ir.Operation, side: Side) -> Side | None:

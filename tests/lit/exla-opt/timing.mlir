@@ -8,6 +8,7 @@
 // CHECK-NEXT: %)  Parser
 // CHECK-NEXT: %)  normalise
 // CHECK-NEXT: %)  rce
+// CHECK-NEXT: %)  pointwise-convolutions
 // CHECK-NEXT: %)  euclidean-distance
 // CHECK-NEXT: %)  matrix-chain-order
 // CHECK-NEXT: %)  reused-products

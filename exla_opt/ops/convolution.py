@@ -11,7 +11,8 @@ from jaxlib.mlir.dialects import stablehlo
 from exla_opt.ir import build
 from exla_opt.ir.attributes import integer
 from exla_opt.ir.types import element_type
-from exla_opt.ops.window_geometry import Window, has_reversed_windows, windows_of
+
+from .window_geometry import Window, has_reversed_windows, windows_of
 
 # Floats that XLA:CPU convolves in f32.
 SHORT = ("bf16", "f16")
