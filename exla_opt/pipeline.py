@@ -109,7 +109,7 @@ DEFAULT_PASSES = (
 )
 
 # Passes that ignore the sizes in the options.
-SIZELESS = frozenset({"normalise", "rce", "canonicalize", "cse"})
+SIZELESS = frozenset({"normalise", "rce", "pointwise-convolutions", "canonicalize", "cse"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,44 +9,120 @@ after:   dot_general %x, %dy, contracting_dims = [1, 2, 3] x [0, 1, 2]
 The first is a layer, or the gradient by its input; the second the gradient by its kernel. XLA:CPU multiplies matrices
 about twice as fast as it convolves, and copies less: for the gradient by the kernel, it brings the image and the
 result's gradient into another order. What a stride or a dilation skips is sliced away before the product; what a
-padding or gaps between the image's elements leave zero is padded after it. Nothing is done for other machines, for
+padding or gaps between the image's elements leave zero is padded after it. Where a product may raise the module's
+peak, as what reads it cannot overwrite it, the convolution stays. Nothing is done for other machines, for
 groups, for types other than floats, and for few features. The same products are added, in an order that may differ:
 with --no-reassociate nothing is done.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from typing import Literal
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
-from exla_opt.ir.types import element_type
+from exla_opt.ir.locations import describe
+from exla_opt.ir.rewrite import copy_of
+from exla_opt.ir.types import Types, element_type
 from exla_opt.ir.values import has_discardable_attributes
 from exla_opt.ir.walk import inside_out
+from exla_opt.memory.machine import Machine
+from exla_opt.memory.peak import predict
+from exla_opt.memory.timeline import Timeline, read_timeline
 from exla_opt.ops.convolution import Convolution, read_convolution
 from exla_opt.ops.window_geometry import Window
 from exla_opt.options import Options
 from exla_opt.remarks import Remark
 
+Kind = Literal["summed", "read", "spread"]
+
 _TYPES = ("f32", "f64", "bf16", "f16")
 # The least number of terms of a sum times output features. Chosen on 9 sizes of 1 to 512 features, in four layouts and
 # three types: below it products took 0.4 to 4.6 of the time, from it on 0.2 to 1.1.
 _LEAST_PRODUCTS = 64
+# The same with strides or gaps, and features last: only in loops is the slice or the padding worth it for fewer.
+_LEAST_WITH_GAPS = 4096
+# By how much of the peak the predicted memory may rise.
+_MOST_MORE = 0.01
 
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
     """Rewrite the convolutions of `module` that are products, in place, if it is for a CPU."""
     if options.machine.kind != "cpu" or not options.reassociate:
         return []
-    for op in inside_out(module, "stablehlo.convolution"):
-        convolution = read_convolution(op)
-        if _is_legal(op, convolution) and _gains(convolution):
-            with op.location, ir.InsertionPoint(op):
-                op.results[0].replace_all_uses_with(_product(op, convolution))
-            op.erase()
+    if _found(module):
+        _write(module, _cheap(module, options.machine))
     return []
+
+
+def _found(module: ir.Module) -> list[tuple[ir.Operation, Convolution]]:
+    pairs = ((op, read_convolution(op)) for op in inside_out(module, "stablehlo.convolution"))
+    return [(op, convolution) for op, convolution in pairs if _is_legal(op, convolution) and _gains(convolution)]
+
+
+def _write(module: ir.Module, places: Sequence[int]) -> None:
+    found = _found(module)
+    for op, convolution in (found[place] for place in places):
+        with op.location, ir.InsertionPoint(op):
+            op.results[0].replace_all_uses_with(_product(op, convolution))
+        op.erase()
+
+
+def _cheap(module: ir.Module, machine: Machine) -> list[int]:
+    """The convolutions, of those found, that do not raise the peak as products.
+
+    Note: XLA:CPU reads the operands of a product, and what reads its result, as matrices. So a kernel that follows
+    cannot overwrite the result as it overwrites a convolution's, and an image that others read as well is written once
+    more. Where either would exceed the peak, the convolution stays. Sums over an image are small.
+    """
+    timeline = read_timeline(module, machine)
+    most = timeline.memory.temp + int(_MOST_MORE * timeline.memory.peak)
+    free = _free(timeline, most)
+    found = _found(module)
+    sums = [place for place, (_, convolution) in enumerate(found) if _sums_image(convolution)]
+    small = [
+        place
+        for place, (op, _) in enumerate(found)
+        if max(_bytes(op.operands[0]), _bytes(op.results[0])) <= free.get(_name(op), sys.maxsize)
+    ]
+    for places in (sorted({*sums, *small}), sums):
+        trial = copy_of(module)
+        _write(trial, places)
+        if predict(trial, machine).temp <= most:
+            return places
+    return []
+
+
+def _free(timeline: Timeline, most: int) -> dict[tuple[str, int], int]:
+    """The bytes that are free, of `most`, where a convolution's result is written and first read.
+
+    Keys: its location and bytes. Of several convolutions, the least. Those that are results of the module are left out.
+    """
+    free: dict[tuple[str, int], int] = {}
+    for tensor in timeline.tensors:
+        if tensor.op == "stablehlo.convolution":
+            points = timeline.points[max(tensor.first - 1, 0) : tensor.first + 2]
+            room, name = most - max(point.bytes for point in points), (tensor.location, tensor.bytes)
+            free[name] = min(room, free.get(name, room))
+    return free
+
+
+def _name(op: ir.Operation) -> tuple[str, int]:
+    return describe(op), _bytes(op.results[0])
+
+
+def _bytes(value: ir.Value) -> int:
+    return Types().of(value).bytes
+
+
+def _sums_image(convolution: Convolution) -> bool:
+    """Whether the product sums over the image, as gradients by kernels do."""
+    kinds = _kinds(convolution)
+    return any(kind == "summed" and window.size > 1 for kind, window in zip(kinds, convolution.windows, strict=True))
 
 
 def _is_legal(op: ir.Operation, convolution: Convolution) -> bool:
@@ -55,61 +131,64 @@ def _is_legal(op: ir.Operation, convolution: Convolution) -> bool:
         return False
     if convolution.groups != 1 or convolution.batch_groups != 1 or 0 in (*convolution.image, *convolution.kernel):
         return False
-    lengths = zip(convolution.windows, convolution.image[1:-1], convolution.result[1:-1], strict=True)
-    return all(
-        _is_summed(window, image, places) or _is_sliced(window, image, places) or _is_spread(window, places)
-        for window, image, places in lengths
-    )
+    if 0 in convolution.result:
+        return False
+    return None not in _kinds(convolution)
 
 
-def _is_summed(window: Window, image: int, places: int) -> bool:
-    """Whether there is one window, within the image."""
-    return places == 1 and window.base == 1 and 0 <= -window.low <= image - window.reach
+def _kind_of(window: Window, image: int, places: int) -> Kind | None:
+    """How a spatial dimension is computed: "summed", "read" element by element, or "spread" over the result.
 
-
-def _is_sliced(window: Window, image: int, places: int) -> bool:
-    """Whether every window is one element of the image."""
+    Summed if there is one window, within the image; read if every window is one element of the image; spread if every
+    element of the image is one window, and the others are zero, or if the first and last are dropped. None otherwise.
+    """
+    if places == 1 and window.base == 1 and 0 <= -window.low <= image - window.reach:
+        return "summed"
     last = (places - 1) * window.stride - window.low
-    return places > 0 and window.size == window.base == 1 and window.low <= 0 and last < image
-
-
-def _is_spread(window: Window, places: int) -> bool:
-    """Whether every element of the image is one window, and others are zero, or the first and last are dropped."""
-    return places > 0 and window.size == window.stride == 1
+    if window.size == window.base == 1 and window.low <= 0 and last < image:
+        return "read"
+    return "spread" if window.size == window.stride == 1 else None
 
 
 def _gains(convolution: Convolution) -> bool:
-    return convolution.places * convolution.ins * convolution.outs >= _LEAST_PRODUCTS
+    """Whether the product should be faster: from some features on, and from more if its result or image is copied."""
+    kinds = _kinds(convolution)
+    has_gaps = any(
+        (kind == "read" and window.stride > 1) or (kind == "spread" and window.is_padded)
+        for kind, window in zip(kinds, convolution.windows, strict=True)
+    )
+    least = _LEAST_WITH_GAPS if has_gaps and convolution.has_features_last else _LEAST_PRODUCTS
+    return convolution.places * convolution.ins * convolution.outs >= least
+
+
+def _kinds(convolution: Convolution) -> list[Kind | None]:
+    """The kinds of the spatial dimensions."""
+    lengths = zip(convolution.windows, convolution.image[1:-1], convolution.result[1:-1], strict=True)
+    return [_kind_of(*each) for each in lengths]
 
 
 def _product(op: ir.Operation, convolution: Convolution) -> ir.Value:
     """The result of such a convolution; built at the insertion point."""
-    lengths = list(zip(convolution.windows, convolution.image[1:-1], convolution.result[1:-1], strict=True))
-    summed = [_is_summed(*each) for each in lengths]
-    spread = [not is_summed and not _is_sliced(*each) for is_summed, each in zip(summed, lengths, strict=True)]
-    image = _sliced(op.operands[0], convolution, summed, spread)
-    made = _multiplied(op, image, convolution, summed)
-    shape = [1] * len(convolution.result)
-    for dim, length in zip(_kept(convolution.orders[2], summed), _kept(convolution.orders[0], summed), strict=False):
-        shape[dim] = build.shape_of(image)[length]
-    shape[convolution.orders[2][-1]] = convolution.outs
-    return _spread(build.reshaped(made, shape), convolution, spread)
+    kinds = _kinds(convolution)
+    made = _multiplied(op, _sliced(op.operands[0], convolution, kinds), convolution, kinds)
+    shape = [0] * len(convolution.result)
+    batch, *space, features = convolution.orders[2]
+    shape[batch], shape[features] = convolution.result[0], convolution.outs
+    for number, (dim, kind) in enumerate(zip(space, kinds, strict=True), 1):
+        shape[dim] = (convolution.image if kind == "spread" else convolution.result)[number]
+    return _padded(build.reshaped(made, shape), convolution, kinds)
 
 
-def _kept(order: Sequence[int], summed: Sequence[bool]) -> list[int]:
-    """The batch dimension and the spatial ones that are not summed, of the image or the result."""
-    return [order[0], *(dim for dim, is_summed in zip(order[1:-1], summed, strict=True) if not is_summed)]
-
-
-def _sliced(image: ir.Value, convolution: Convolution, summed: Sequence[bool], spread: Sequence[bool]) -> ir.Value:
-    """The elements of the image that the windows read, along the dimensions that are not spread."""
+def _sliced(image: ir.Value, convolution: Convolution, kinds: Sequence[Kind | None]) -> ir.Value:
+    """The elements of the image that the windows read, along the dimensions that are summed or read."""
     shape = build.shape_of(image)
     start, limit, stride = [0] * len(shape), list(shape), [1] * len(shape)
-    for number, (dim, window) in enumerate(zip(convolution.orders[0][1:-1], convolution.windows, strict=True)):
-        if spread[number]:
+    parts = zip(convolution.orders[0][1:-1], convolution.windows, convolution.result[1:-1], kinds, strict=True)
+    for dim, window, places, kind in parts:
+        if kind == "spread":
             continue
-        count = window.size if summed[number] else convolution.result[1 + number]
-        stride[dim] = window.dilation if summed[number] else window.stride
+        count = window.size if kind == "summed" else places
+        stride[dim] = window.dilation if kind == "summed" else window.stride
         start[dim] = -window.low
         limit[dim] = start[dim] + (count - 1) * stride[dim] + 1
     if limit == shape and not any(start) and set(stride) == {1}:
@@ -118,20 +197,21 @@ def _sliced(image: ir.Value, convolution: Convolution, summed: Sequence[bool], s
     return part
 
 
-def _multiplied(op: ir.Operation, image: ir.Value, convolution: Convolution, summed: Sequence[bool]) -> ir.Value:
-    """The product of the image and the kernel, its dimensions in the order of the result."""
+def _multiplied(op: ir.Operation, image: ir.Value, convolution: Convolution, kinds: Sequence[Kind | None]) -> ir.Value:
+    """The product of the image and the kernel without what is summed, its dimensions in the order of the result."""
     of_image, of_kernel, of_result = convolution.orders
-    inner = [place for place, is_summed in enumerate(summed) if is_summed]
-    left = sorted([(of_image[-1], of_kernel[-2]), *((of_image[1 + place], of_kernel[place]) for place in inner)])
-    held = sorted([*(dim for _, dim in left), of_kernel[-1]])
-    kernel = build.reshaped(op.operands[1], [build.shape_of(op.operands[1])[dim] for dim in held])
-    sides = [(image, [dim for dim, _ in left]), (kernel, [held.index(dim) for _, dim in left])]
-    target = dict(zip(_kept(of_image, summed), _kept(of_result, summed), strict=True))
-    order = [target[dim] for dim in sorted(target)]
-    order = [*order, of_result[-1]]
+    places = range(1, len(kinds) + 1)
+    summed = [place for place in places if kinds[place - 1] == "summed"]
+    pairs = sorted([(of_image[-1], of_kernel[-2]), *((of_image[place], of_kernel[place - 1]) for place in summed)])
+    of_product = sorted([*(dim for _, dim in pairs), of_kernel[-1]])
+    sizes = build.shape_of(op.operands[1])
+    kernel = build.reshaped(op.operands[1], [sizes[dim] for dim in of_product])
+    sides = [(image, [dim for dim, _ in pairs]), (kernel, [of_product.index(dim) for _, dim in pairs])]
+    target = {of_image[place]: of_result[place] for place in (0, *places) if place not in summed}
+    order = [*(target[dim] for dim in sorted(target)), of_result[-1]]
     precision = op.attributes.get("precision_config", None)
     if order != sorted(order) and [order[-1], *order[:-1]] == sorted(order):
-        order, sides = [order[-1], *order[:-1]], sides[::-1]
+        order, sides = sorted(order), sides[::-1]
         precision = precision and ir.ArrayAttr.get(list(ir.ArrayAttr(precision))[::-1])
     numbers = stablehlo.DotDimensionNumbers.get([], [], sides[0][1], sides[1][1])
     shape = [size for value, dims in sides for dim, size in enumerate(build.shape_of(value)) if dim not in dims]
@@ -140,12 +220,12 @@ def _multiplied(op: ir.Operation, image: ir.Value, convolution: Convolution, sum
     return build.transposed(made, [order.index(dim) for dim in sorted(order)])
 
 
-def _spread(value: ir.Value, convolution: Convolution, spread: Sequence[bool]) -> ir.Value:
-    """The product with the padding and the gaps of the windows."""
+def _padded(value: ir.Value, convolution: Convolution, kinds: Sequence[Kind | None]) -> ir.Value:
+    """The product with the padding and the gaps of the windows, along the dimensions that are spread."""
     rank = len(convolution.result)
     low, high, between = [0] * rank, [0] * rank, [0] * rank
-    for dim, window, is_spread in zip(convolution.orders[2][1:-1], convolution.windows, spread, strict=True):
-        if is_spread:
+    for dim, window, kind in zip(convolution.orders[2][1:-1], convolution.windows, kinds, strict=True):
+        if kind == "spread":
             low[dim], high[dim], between[dim] = window.low, window.high, window.base - 1
     if not any((*low, *high, *between)):
         return value

@@ -135,7 +135,7 @@ class Buffers:
             found = [
                 value
                 for value, straight in read
-                if straight and self.has_type_of(value, result) and (is_lent or not self.is_kept(value))
+                if straight and self.has_type_of(value, result, is_lent) and (is_lent or not self.is_kept(value))
             ]
             found = [value for value in found if is_donated or self.is_for_one_result(kernel, value, result)]
         else:
@@ -173,11 +173,15 @@ class Buffers:
             producer = self.producer(producer.operands[0])
         return producer is not None and producer.name == "scatter"
 
-    def has_type_of(self, one: int, other: int) -> bool:
-        """Whether two tensors have the same shape and element type."""
+    def has_type_of(self, one: int, other: int, is_lent: bool = False) -> bool:
+        """Whether two tensors have the same shape and element type, also where they are written.
+
+        is_lent: as in `reusable`. There the bitcast of a convolution that XLA turns into a product does not count: it
+        follows after fusion, so that no kernel contains it.
+        """
         shapes, dtypes = self.block.shapes, self.block.dtypes
         same = shapes[one] == shapes[other] and dtypes[one] == dtypes[other]
-        return same and one not in self.block.merged
+        return same and (one not in self.block.merged or (is_lent and self.is_made_by(one, "convolution")))
 
     def is_part_of_tuple(self, value: int) -> bool:
         """Whether the tensor comes from a tuple: of a library call with workspace, or a kernel with several results."""

@@ -159,7 +159,7 @@ def dot_of_reshape(op: ir.Operation) -> ir.Value | None:
     sides = sides_of(op)
     for index, side in enumerate(sides):
         inner = plain_defining_op(side.value, RESHAPE)
-        below = None if inner is None or _drops_ones(inner) else _before_reshape(inner, side)
+        below = None if inner is None or _is_weight(inner, side) else _before_reshape(inner, side)
         if below is None:
             continue
         sides[index] = below
@@ -167,11 +167,14 @@ def dot_of_reshape(op: ir.Operation) -> ir.Value | None:
     return None
 
 
-def _drops_ones(inner: ir.Operation) -> bool:
-    """Whether a reshape of an argument adds or drops sizes of 1 alone: nothing obstructs, or merges with it, above."""
+def _is_weight(inner: ir.Operation, side: Side) -> bool:
+    """Whether a reshape only adds or drops sizes of 1, of an argument that is not multiplied batch by batch.
+
+    It obstructs nothing and has no other reshape to meet, and the result would have these sizes of 1 as well.
+    """
     value = inner.operands[0]
     before, after = ([size for size in build.shape_of(each) if size != 1] for each in (value, inner.results[0]))
-    return before == after and defining_op(value) is None
+    return before == after and not side.batch and defining_op(value) is None
 
 
 def _before_reshape(inner: ir.Operation, side: Side) -> Side | None:

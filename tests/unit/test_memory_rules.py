@@ -134,6 +134,10 @@ IDIOMS: dict[str, tuple[Callable[..., Any], tuple[jax.ShapeDtypeStruct, ...]]] =
         (of(8, 16, 32, 32), of(16, 16, 3, 3)),
     ),
     "convolution at one place": (lambda x, k: jnp.tanh(convolve(x, k)).sum((1, 2)), (IMAGES, of(1, 1, 16, 16))),
+    "convolutions at one place, joined": (
+        lambda x, a, b, k: jnp.concatenate([jnp.tanh(convolve(x, a)), convolve(jnp.tanh(convolve(x, b)), k)], -1),
+        (IMAGES, of(1, 1, 16, 8), of(1, 1, 16, 12), of(3, 3, 12, 16)),
+    ),
     "convolution of one channel": (partial(jnp.convolve, mode="same"), (LONG, of(11))),
     "gradient of a convolution": (jax.grad(lambda k, x: jnp.tanh(convolve(x, k)).sum(), (0, 1)), (KERNEL, IMAGES)),
     "pooling": (lambda x: pooled(x).sum((1, 2)), (IMAGES,)),
