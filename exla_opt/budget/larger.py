@@ -17,7 +17,7 @@ from exla_opt.options import Options
 
 # How many times larger they are than the slices of the cache's size.
 _TIMES = (SEVERAL, 8, 16)
-# The same, where the first of these do not fit.
+# The same, where the first of these do not fit or are no faster.
 _LESS = 2
 
 
@@ -33,10 +33,8 @@ def try_larger(search: Search, first: int) -> Iterator[Attempt]:
         found = _planned(search, best.options, times * first)
         if found is not None:
             yield found
-        if found is None or not search.seems_to_fit(found):
+        if found is None or not search.seems_to_fit(found) or steps(found.seconds) >= steps(best.seconds):
             break
-        if steps(found.seconds) >= steps(best.seconds):
-            return
         best = found
     if best.options.slice_bytes <= first:
         found = _planned(search, best.options, _LESS * first)

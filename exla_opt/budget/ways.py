@@ -25,8 +25,9 @@ SEVERAL = 4
 _OF_CACHE = (1.0, 1 / 4, 1 / 16, 1 / 64, 4.0, 8.0, 16.0, 1 / 2, 1 / 8, 1 / 32)
 # Tensors below these fractions of the unsplit program's temporary memory may stay unsplit.
 _PARTS = (16, 64, 1024, 256, 4096)
-# A coarse threshold is more than this many slices: about two. Chosen for a ResNet-50, of which a 64th is 1.99.
-_COARSE = 1.9
+# A coarse threshold is at least two slices; a part of the memory that is less counts if it is more than this many.
+# Chosen for a ResNet-50, of which a 64th is 1.79 to 1.99.
+_LEAST_COARSE, _COARSE = 1.5, 2
 # With a threshold of at most this fraction of the limit's room, the unsplit tensors normally fit.
 _OF_ROOM = 16
 # How often the slices for a GPU are halved at most, unless they are still larger than the bytes below.
@@ -114,7 +115,7 @@ def _cached(temp: int, largest: int, cached: int) -> list[tuple[int, int]]:
     pairs = [(size, size) for size in sizes if SMALLEST_SLICE <= size <= max(temp // 2, first)]
     # Small tensors chain a network's large ones together; with the small ones unsplit, few loops split the large, and
     # tensors that wait for others are recomputed.
-    coarse = [(temp // part, first) for part in _PARTS if temp // part > _COARSE * first]
+    coarse = [(max(temp // part, _COARSE * first), first) for part in _PARTS if temp // part > _LEAST_COARSE * first]
     if not coarse and largest > 2 * first:  # no large network, but one tensor may be far larger than the rest
         coarse = [(largest - 1, first)]
     return [*pairs[:1], *coarse[:2], *pairs[1:4], *coarse[2:], *pairs[4:]]

@@ -387,10 +387,11 @@ def test_a_large_tensor_may_be_split_alone() -> None:
     assert [way.size_threshold for way in found if is_coarse(way)] == [38 * 10**6 - 1]
 
 
-@pytest.mark.parametrize(("temp", "coarse"), [(509 * 10**6, 2), (480 * 10**6, 1)])
-def test_a_threshold_of_nearly_two_slices_is_tried(temp: int, coarse: int) -> None:
-    found = ways(Memory(1, 1, 0, temp), 38 * 10**6, Options())
-    assert [way.size_threshold for way in found if is_coarse(way)] == [temp // 16, temp // 64][:coarse]
+@pytest.mark.parametrize(("temp", "least"), [(520, 520 / 64), (509, 8), (385, 8), (383, None)])
+def test_a_threshold_of_two_slices_is_tried_where_a_part_is_nearly_that(temp: int, least: float | None) -> None:
+    found = ways(Memory(1, 1, 0, temp * 10**6), 38 * 10**6, Options())
+    expected = [temp * 10**6 // 16, *(() if least is None else (int(least * 10**6),))]
+    assert [way.size_threshold for way in found if is_coarse(way)] == expected
 
 
 CROSS_ENTROPY = """func.func @main(%h: tensor<4096x512xf32>, %w: tensor<512x50257xf32>) -> tensor<4096xf32> {

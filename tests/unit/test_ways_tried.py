@@ -198,8 +198,9 @@ LARGER = 2_000  # ops: more than are tried in all ways
     [
         # As long as they get faster.
         (500, TEMP, {}, {16: 1.6, 32: 1.3, 64: 1.3}, [16, 32, 64], 32),
-        # No faster at once.
-        (500, TEMP, {}, {16: 2.0}, [16], 4),
+        # No faster at once: half of that.
+        (500, TEMP, {}, {16: 2.0}, [16, 8], 4),
+        (500, TEMP, {}, {16: 2.5, 8: 1.3}, [16, 8], 8),
         # They do not fit: half of that.
         (500, TEMP, {16: 600}, {8: 1.3}, [16, 8], 8),
         (500, TEMP, {16: 600, 8: 600}, {8: 1.3}, [16, 8], 4),
