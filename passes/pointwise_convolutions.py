@@ -41,7 +41,7 @@ from exla_opt.remarks import Remark
 Kind = Literal["summed", "read", "spread"]
 
 _TYPES = ("f32", "f64", "bf16", "f16")
-# The least number of terms of a sum times output features. Chosen on 9 sizes of 1 to 512 features, in four layouts and
+# The least number of terms of a sum times output features. Chosen on 9 sizes of 1 to 512 features, in two layouts and
 # three types: below it products took 0.4 to 4.6 of the time, from it on 0.2 to 1.1.
 _LEAST_PRODUCTS = 64
 # The same with strides or gaps, and features last: only in loops is the slice or the padding worth it for fewer.
