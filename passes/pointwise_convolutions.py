@@ -34,11 +34,12 @@ from exla_opt.memory.machine import Machine
 from exla_opt.memory.peak import predict
 from exla_opt.memory.timeline import Timeline, read_timeline
 from exla_opt.ops.convolution import Convolution, read_convolution
-from exla_opt.ops.window_geometry import Window
+from exla_opt.ops.window_geometry import Window, padded
 from exla_opt.options import Options
 from exla_opt.remarks import Remark
 
 Kind = Literal["summed", "read", "spread"]
+Found = list[tuple[ir.Operation, Convolution]]
 
 _TYPES = ("f32", "f64", "bf16", "f16")
 # The least number of terms of a sum times output features. Chosen on 9 sizes of 1 to 512 features, in two layouts and
@@ -54,12 +55,13 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
     """Rewrite the convolutions of `module` that are products, in place, if it is for a CPU."""
     if options.machine.kind != "cpu" or not options.reassociate:
         return []
-    if _found(module):
-        _write(module, _cheap(module, options.machine))
+    found = _found(module)
+    if found:
+        _write(module, _cheap(module, found, options.machine))
     return []
 
 
-def _found(module: ir.Module) -> list[tuple[ir.Operation, Convolution]]:
+def _found(module: ir.Module) -> Found:
     pairs = ((op, read_convolution(op)) for op in inside_out(module, "stablehlo.convolution"))
     return [(op, convolution) for op, convolution in pairs if _is_legal(op, convolution) and _gains(convolution)]
 
@@ -72,8 +74,8 @@ def _write(module: ir.Module, places: Sequence[int]) -> None:
         op.erase()
 
 
-def _cheap(module: ir.Module, machine: Machine) -> list[int]:
-    """The convolutions, of those found, that do not raise the peak as products.
+def _cheap(module: ir.Module, found: Found, machine: Machine) -> list[int]:
+    """The places of those of the convolutions that do not raise the peak as products.
 
     Note: XLA:CPU reads the operands of a product, and what reads its result, as matrices. So a kernel that follows
     cannot overwrite the result as it overwrites a convolution's, and an image that others read as well is written once
@@ -82,7 +84,6 @@ def _cheap(module: ir.Module, machine: Machine) -> list[int]:
     timeline = read_timeline(module, machine)
     most = timeline.memory.temp + int(_MOST_MORE * timeline.memory.peak)
     free = _free(timeline, most)
-    found = _found(module)
     sums = [place for place, (_, convolution) in enumerate(found) if _sums_image(convolution)]
     small = [
         place
@@ -176,7 +177,9 @@ def _product(op: ir.Operation, convolution: Convolution) -> ir.Value:
     shape[batch], shape[features] = convolution.result[0], convolution.outs
     for number, (dim, kind) in enumerate(zip(space, kinds, strict=True), 1):
         shape[dim] = (convolution.image if kind == "spread" else convolution.result)[number]
-    return _padded(build.reshaped(made, shape), convolution, kinds)
+    triples = zip(space, convolution.windows, kinds, strict=True)
+    spread = [(dim, window) for dim, window, kind in triples if kind == "spread"]
+    return padded(build.reshaped(made, shape), [dim for dim, _ in spread], [window for _, window in spread])
 
 
 def _sliced(image: ir.Value, convolution: Convolution, kinds: Sequence[Kind | None]) -> ir.Value:
@@ -218,17 +221,3 @@ def _multiplied(op: ir.Operation, image: ir.Value, convolution: Convolution, kin
     kind = ir.RankedTensorType.get(shape, element_type(op.results[0]))
     made = stablehlo.dot_general(kind, sides[0][0], sides[1][0], numbers, precision_config=precision)
     return build.transposed(made, [order.index(dim) for dim in sorted(order)])
-
-
-def _padded(value: ir.Value, convolution: Convolution, kinds: Sequence[Kind | None]) -> ir.Value:
-    """The product with the padding and the gaps of the windows, along the dimensions that are spread."""
-    rank = len(convolution.result)
-    low, high, between = [0] * rank, [0] * rank, [0] * rank
-    for dim, window, kind in zip(convolution.orders[2][1:-1], convolution.windows, kinds, strict=True):
-        if kind == "spread":
-            low[dim], high[dim], between[dim] = window.low, window.high, window.base - 1
-    if not any((*low, *high, *between)):
-        return value
-    zero = build.zeros(ir.RankedTensorType.get([], element_type(value)))
-    made: ir.Value = stablehlo.pad(value, zero, low, high, between)
-    return made

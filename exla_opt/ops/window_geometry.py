@@ -11,6 +11,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
 from exla_opt.ir.attributes import integers
+from exla_opt.ir.types import element_type
 from exla_opt.ir.values import defining_op
 
 from .factor import Shape
@@ -135,6 +136,18 @@ def spanned(value: ir.Value, dim: int, window: Window, start: ir.Value, count: i
     first = start if window.stride == 1 else stablehlo.multiply(start, build.scalar_like(start, window.stride))
     length = (count - 1) * window.stride + window.reach
     return read_padded(value, dim, first, length, (window.low, window.high, window.base - 1), fill)
+
+
+def padded(image: ir.Value, dims: Sequence[int], windows: Sequence[Window]) -> ir.Value:
+    """A tensor with the padding of these windows, and their gaps between elements, along these dimensions."""
+    low, high, between = ([0] * len(build.shape_of(image)) for _ in range(3))
+    for dim, window in zip(dims, windows, strict=True):
+        low[dim], high[dim], between[dim] = window.low, window.high, window.base - 1
+    if not any((*low, *high, *between)):
+        return image
+    zero = build.zeros(ir.RankedTensorType.get([], element_type(image)))
+    made: ir.Value = stablehlo.pad(image, zero, low, high, between)
+    return made
 
 
 def unpadded(op: ir.Operation, dim: int, base: str) -> dict[str, ir.Attribute]:

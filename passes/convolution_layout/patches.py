@@ -21,9 +21,9 @@ from exla_opt.ir import build
 from exla_opt.ir.attributes import integers
 from exla_opt.ir.values import defining_op
 from exla_opt.ops.convolution import SHORT, Convolution
-from exla_opt.ops.window_geometry import Window, exceed_image, has_reversed_kernel
+from exla_opt.ops.window_geometry import Window, exceed_image, has_reversed_kernel, padded
 
-from .positions import padded, read_at
+from .positions import read_at
 
 
 def exceeds_image(convolution: Convolution) -> bool:

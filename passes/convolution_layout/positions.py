@@ -20,7 +20,7 @@ from jaxlib.mlir.dialects import stablehlo
 from exla_opt.ir import build
 from exla_opt.ir.types import element_type
 from exla_opt.ops.convolution import SHORT, Convolution
-from exla_opt.ops.window_geometry import Window
+from exla_opt.ops.window_geometry import Window, padded
 from exla_opt.passes.algebra.blocks import count
 
 
@@ -80,18 +80,6 @@ def _starts(place: ir.Value, convolution: Convolution) -> list[ir.Value]:
         index = stablehlo.remainder(stablehlo.divide(place, inner), build.scalar_i32(positions[number]))
         starts[dim] = stablehlo.multiply(index, build.scalar_i32(window.stride))
     return [starts[dim] for dim in sorted(starts)]
-
-
-def padded(image: ir.Value, dims: Sequence[int], windows: Sequence[Window]) -> ir.Value:
-    """The image with the padding of these windows, and their gaps between elements, along these dimensions."""
-    low, high, between = ([0] * len(build.shape_of(image)) for _ in range(3))
-    for dim, window in zip(dims, windows, strict=True):
-        low[dim], high[dim], between[dim] = window.low, window.high, window.base - 1
-    if not any((*low, *high, *between)):
-        return image
-    zero = build.zeros(ir.RankedTensorType.get([], element_type(image)))
-    made: ir.Value = stablehlo.pad(image, zero, low, high, between)
-    return made
 
 
 def cut(image: ir.Value, dims: Sequence[int], windows: Sequence[Window]) -> tuple[ir.Value, list[Window]]:

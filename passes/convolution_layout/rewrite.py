@@ -12,11 +12,11 @@ from jaxlib.mlir.dialects import stablehlo
 from exla_opt.ir import build
 from exla_opt.ir.types import element_type
 from exla_opt.ops.convolution import SHORT, Convolution
-from exla_opt.ops.window_geometry import NO_WINDOW, Window
+from exla_opt.ops.window_geometry import NO_WINDOW, Window, padded
 
 from .forms import Form
 from .patches import by_patches
-from .positions import by_position, cut, padded, read_at
+from .positions import by_position, cut, read_at
 
 
 def write_form(op: ir.Operation, convolution: Convolution, form: Form) -> ir.Value:
