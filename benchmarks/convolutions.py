@@ -67,6 +67,13 @@ FORMS = [
     Form("space", (2, 8, 8, 24, 24), (16, 8, 3, 3, 3), ("NCDHW", "OIDHW", "NCDHW"), {"window_strides": (1,) * 3}),
     Form("gradient by the kernel", (4, 56, 56, 16), (4, 56, 56, 64), CHWN, {"padding": ((1, 1), (1, 1))}),
     Form(
+        "the same, of a transposed one",
+        (4, 28, 28, 32),
+        (4, 56, 56, 16),
+        CHWN,
+        {"padding": ((2, 2),) * 2, "lhs_dilation": (2, 2)},
+    ),
+    Form(
         "the same, of 2 groups",
         (4, 32, 28, 28),
         (4, 64, 28, 28),

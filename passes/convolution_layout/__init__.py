@@ -8,7 +8,8 @@ order runs on a kernel that is 10 to 160 times slower. A few large groups of fea
 each, as XLA is slower with groups than with separate convolutions, in loops and outside. Many groups of images with
 large windows, as in gradients by a kernel, become groups of features. Groups of one input feature become a sum of
 products. Outside of loops as well, gradients of depthwise kernels become a loop over the kernel's positions, and
-kernels larger than the image a product of matrices. An f64 line becomes a plane of one row. Nothing is done for other
+kernels larger than the image a product of matrices or, as in gradients of transposed convolutions by their kernels,
+images, with the image as a kernel. An f64 line becomes a plane of one row. Nothing is done for other
 machines, for other convolutions outside of loops, for reversed windows and for types other than floats; nor where
 measurements showed no gain (`forms.py`). The same products are added, in an order that may differ: with
 --no-reassociate nothing is done.
@@ -44,6 +45,10 @@ _MOST_SLICES = 4
 _CLEARLY = 1.1
 
 
+# The forms of convolutions of which XLA exchanges image and kernel, in loops and outside.
+_OF_LARGER_KERNELS = ("patches", "exchanged")
+
+
 @dataclass(frozen=True, slots=True)
 class _Slow:
     """A convolution on the slow kernel, the form that is faster, and the bytes of that form's largest copy."""
@@ -55,8 +60,9 @@ class _Slow:
 
     @property
     def grows(self) -> bool:
-        """Whether the form may take more than what XLA copies instead: a reversed kernel, for patches."""
-        return self.form == "patches" and self.copied > bytes_of_reversed(self.op, self.convolution)
+        """Whether the form may take more than what XLA copies instead: a reversed kernel, if that is the larger."""
+        exceeds = self.form in _OF_LARGER_KERNELS
+        return exceeds and self.copied > bytes_of_reversed(self.op, self.convolution)
 
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
@@ -119,7 +125,7 @@ def _gains_anywhere(convolution: Convolution, form: Form) -> bool:
 
     Narrow floats are about as fast there, and some are copied: they gain if XLA's pairs of features take more memory.
     """
-    if form == "patches":
+    if form in _OF_LARGER_KERNELS:
         return True
     pairs = convolution.batch_groups * prod(convolution.result)
     return form == "positions" and (convolution.dtype not in SHORT or pairs > prod(convolution.image))
@@ -131,9 +137,14 @@ def _is_legal(op: ir.Operation) -> bool:
 
 
 def _largest_copy(op: ir.Operation, convolution: Convolution, form: Form, types: Types) -> int:
-    """The bytes of the form's largest copy: of transposed tensors, and of all groups. Of patches, of all copies."""
+    """The bytes of the form's largest copy: of transposed tensors, and of all groups. Of patches, of all copies.
+
+    Of exchanged operands, of the reversed result: XLA transposes both operands itself, also in a loop.
+    """
     if form == "patches":
         return bytes_of_patches(convolution)
+    if form == "exchanged":
+        return types.of(op.results[0]).bytes
     values = (*op.operands, op.results[0])
     pairs = zip(values, convolution.orders, strict=True)
     copied = values if form != "turned" else [value for value, order in pairs if order != sorted(order)]

@@ -7,13 +7,15 @@ from typing import Literal
 
 from exla_opt.ops.convolution import SHORT, Convolution
 
-from .patches import exceeds_image, patches_shape
+from .exchanged import exchanged
+from .patches import bytes_of_patches, exceeds_image, kernel_bytes, patches_shape
 from .positions import is_by_position
 
 # turned: in the order of the fast kernel, with its groups. apart: in that order, a convolution for each group. joined:
 # turned, with groups of features instead of groups of images. sum: a sum of products, position by position of the
-# window. positions: a loop over the positions of the result. patches: a product of matrices.
-Form = Literal["turned", "apart", "joined", "sum", "positions", "patches"]
+# window. positions: a loop over the positions of the result. patches: a product of matrices. exchanged: turned, of the
+# kernel as images with the images as a kernel.
+Form = Literal["turned", "apart", "joined", "sum", "positions", "patches", "exchanged"]
 
 NARROW = ("f32", *SHORT)
 # Input features times output features. Chosen on 8 images of 28 x 28 with kernels of 5 x 5 and 4 of 64 x 64 with 3 x 3,
@@ -42,6 +44,10 @@ _MOST_POSITIONS = 256
 # two. XLA's time over its own, with kernels of 3 x 3 to 11 x 11 on images of 1 x 1 to 6 x 6: up to 256 products 0.5 to
 # 1.6 (2.5 with 11 x 11), from 1,024 on 1.5 to 90.
 _LEAST_OF_PATCHES = 512
+# The multiplications from which others of these are exchanged before XLA does it: with fewer, both take at most a
+# millisecond. XLA's time over that where the other conditions were chosen, on gradients by kernels of transposed
+# convolutions: 1 to 85, 10 in the middle, and 0.09 where a kernel of one feature has one image.
+_LEAST_EXCHANGED = 1_000_000
 # XLA:CPU has a fast kernel for f64 if either feature count is more than this, on planes whose images have no gaps.
 _FEW_DOUBLES = 16
 # With this many groups, f64 always gains from separate convolutions: XLA computes each with the features of all.
@@ -57,10 +63,29 @@ def fast_form(convolution: Convolution) -> Form | None:
         least = _LEAST_BY_POSITION * prod(window.dilation for window in convolution.windows)
         return "positions" if is_small and convolution.batch_groups >= least else None
     if convolution.dtype in (*NARROW, "f64") and exceeds_image(convolution):
-        enough = convolution.ins * convolution.outs >= _LEAST_OF_PATCHES
-        if enough and 0 < patches_shape(convolution)[-2] <= _MOST_POSITIONS:
+        gains = _gains_exchanged(exchanged(convolution))
+        if _gains_by_patches(convolution) and not (gains and bytes_of_patches(convolution) > kernel_bytes(convolution)):
             return "patches"
+        if gains:
+            return "exchanged"
     return _of_floats(convolution) if all(convolution.kept) else None
+
+
+def _gains_by_patches(convolution: Convolution) -> bool:
+    """Whether a product of patches is faster than a convolution of which XLA exchanges kernel and image."""
+    enough = convolution.ins * convolution.outs >= _LEAST_OF_PATCHES
+    return enough and 0 < patches_shape(convolution)[-2] <= _MOST_POSITIONS
+
+
+def _gains_exchanged(convolution: Convolution) -> bool:
+    """Whether XLA is faster with this convolution than with the one of which it exchanges kernel and image."""
+    has_fast_kernel = convolution.dtype in NARROW and len(convolution.windows) < 3
+    return (
+        convolution.ins * convolution.outs >= _LEAST_OF_LARGE
+        and convolution.multiplications >= _LEAST_EXCHANGED
+        and (has_fast_kernel or convolution.places >= _LARGE_WINDOW)
+        and all(convolution.kept)
+    )
 
 
 def _of_floats(convolution: Convolution) -> Form | None:

@@ -80,6 +80,11 @@ def bytes_of_reversed(op: ir.Operation, convolution: Convolution) -> int:
     """The bytes of the reversed kernel that XLA makes instead: none of one that the program has reversed."""
     if has_reversed_kernel(op, convolution.orders[1][:-2]):
         return 0
+    return kernel_bytes(convolution)
+
+
+def kernel_bytes(convolution: Convolution) -> int:
+    """The bytes of a convolution's kernel."""
     return prod(convolution.kernel) * (8 if convolution.dtype == "f64" else 2 if convolution.dtype in SHORT else 4)
 
 

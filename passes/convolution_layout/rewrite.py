@@ -14,6 +14,7 @@ from exla_opt.ir.types import element_type
 from exla_opt.ops.convolution import SHORT, Convolution
 from exla_opt.ops.window_geometry import NO_WINDOW, Window, padded
 
+from .exchanged import exchanged
 from .forms import Form
 from .patches import by_patches
 from .positions import by_position, cut, read_at
@@ -27,11 +28,22 @@ def write_form(op: ir.Operation, convolution: Convolution, form: Form) -> ir.Val
         return by_position(op, convolution)
     if form == "patches":
         return by_patches(op, convolution)
-    image, windows = cut(op.operands[0], convolution.orders[0][1:-1], convolution.windows)
+    if form == "exchanged":
+        convolution = exchanged(convolution)
+        result = _in_order(op, (op.operands[1], op.operands[0]), convolution, form)
+        result = stablehlo.reverse(result, list(range(1, len(convolution.result) - 1)))
+    else:
+        result = _in_order(op, (op.operands[0], op.operands[1]), convolution, form)
+    order = convolution.orders[2]
+    return build.transposed(result, [order.index(dim) for dim in range(len(order))])
+
+
+def _in_order(op: ir.Operation, operands: tuple[ir.Value, ir.Value], convolution: Convolution, form: Form) -> ir.Value:
+    """The result of a convolution in the order of the fast kernel. operands: image and kernel."""
+    image, windows = cut(operands[0], convolution.orders[0][1:-1], convolution.windows)
     convolution = replace(convolution, windows=tuple(windows))
     image, kernel = (
-        build.transposed(value, order)
-        for value, order in zip((image, op.operands[1]), convolution.orders[:2], strict=True)
+        build.transposed(value, order) for value, order in zip((image, operands[1]), convolution.orders, strict=False)
     )
     groups = convolution.groups
     if form == "apart":
@@ -39,13 +51,11 @@ def write_form(op: ir.Operation, convolution: Convolution, form: Form) -> ir.Val
         made = [_convolved(op, *part, convolution, 1) for part in parts]
         last = len(convolution.result) - 1
         whole = build.with_shape(build.tensor_of(made[0]), convolution.result)
-        result: ir.Value = stablehlo.ConcatenateOp(made, last, results=[whole]).result
-    else:
-        if form == "joined":
-            image, groups = _joined_images(image, convolution.batch_groups), convolution.batch_groups
-        result = _convolved(op, image, kernel, convolution, groups)
-    order = convolution.orders[2]
-    return build.transposed(result, [order.index(dim) for dim in range(len(order))])
+        joined: ir.Value = stablehlo.ConcatenateOp(made, last, results=[whole]).result
+        return joined
+    if form == "joined":
+        image, groups = _joined_images(image, convolution.batch_groups), convolution.batch_groups
+    return _convolved(op, image, kernel, convolution, groups)
 
 
 def _groups(image: ir.Value, kernel: ir.Value, convolution: Convolution) -> list[tuple[ir.Value, ir.Value]]:
