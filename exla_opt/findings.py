@@ -27,7 +27,7 @@ def summary_of(found: Rewriting) -> str:
 
     console = Console(highlight=False, width=100, color_system=None)
     why = "" if found.fitted is not None else nothing_gained(found.before, found.after, found.options, found.remarks)
-    held = held_at_peak(found.after[1], str) if is_held_worth_a_line(found.remarks, found.fitted) else ""
+    held = held_at_peak(found.after[1], str, found.fitted) if is_held_worth_a_line(found.remarks, found.fitted) else ""
     left_out = found.fitted.note if found.fitted is not None else found.unjudged
     notes = why, "; ".join(filter(None, (held, left_out)))
     with console.capture() as printed:

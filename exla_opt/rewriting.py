@@ -71,10 +71,12 @@ def rewrite(
     if limit is None:
         remarks = run_pipeline(one, names, options, after_pass=look).remarks
     else:
+        from exla_opt.runtime.heap import give_back
         from exla_opt.runtime.judge import judge_of  # loads jax
 
         measure = judge_of(target, found).measure
         fitted = fit(one, names, replace(options, memory_limit=limit), limit, measure, after_pass=look)
+        give_back()
         one, remarks, options = fitted.module, fitted.outcome.remarks, fitted.options
     after = _seen(one, options)
     if found is None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from jaxlib.mlir import ir
 
 from exla_opt.advice.words import arguments_named
-from exla_opt.ir.aliasing import ALIASING, DONOR, aliased_results
+from exla_opt.ir.aliasing import DONOR, alias, aliased_results, argument_attributes
 from exla_opt.ir.rewrite import copy_of
 from exla_opt.ir.types import Types
 from exla_opt.ir.walk import main_function
@@ -27,15 +27,7 @@ def donation_advice(module: ir.Module, measure: Measure, peak: int, worth: int) 
     if not pairs:
         return ""
     copy = copy_of(module)
-    with copy.context, ir.Location.unknown(copy.context):
-        function = main_function(copy)
-        attributes = _argument_attributes(function)
-        number = ir.IntegerType.get_signless(32)
-        for argument, result in pairs:
-            old = attributes[argument]
-            kept = {old[place].name: old[place].attr for place in range(len(old)) if old[place].name != DONOR}
-            attributes[argument] = ir.DictAttr.get({**kept, ALIASING: ir.IntegerAttr.get(number, result)})
-        function.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
+    alias(main_function(copy), dict(pairs))
     found = measure(serialise(copy, "bytecode")).peak
     if peak - found < worth:
         return ""
@@ -50,7 +42,7 @@ def _pairs(module: ir.Module) -> list[tuple[int, int]]:
     function, types = main_function(module), Types()
     block = function.regions[0].blocks[0]
     taken = aliased_results(function)
-    attributes = _argument_attributes(function)
+    attributes = argument_attributes(function)
     results = list(list(block.operations)[-1].operation.operands)
     free = [place for place in range(len(results)) if place not in taken.values()]
     pairs = []
@@ -62,10 +54,3 @@ def _pairs(module: ir.Module) -> list[tuple[int, int]]:
             free.remove(fitting)
             pairs.append((place, fitting))
     return pairs
-
-
-def _argument_attributes(function: ir.Operation) -> list[ir.DictAttr]:
-    if "arg_attrs" in function.attributes:
-        return [ir.DictAttr(each) for each in ir.ArrayAttr(function.attributes["arg_attrs"])]
-    with function.context:
-        return [ir.DictAttr.get({}) for _ in function.regions[0].blocks[0].arguments]

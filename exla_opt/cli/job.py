@@ -330,7 +330,7 @@ class Job:
 
         # Without a program of one device, the prediction would be of all devices together.
         is_worth = is_held_worth_a_line(remarks, self.fitted) and not (self.is_kept or self.refusal)
-        return held_at_peak(self.after[1], place_names(self.source)) if is_worth else ""
+        return held_at_peak(self.after[1], place_names(self.source), self.fitted) if is_worth else ""
 
     def _nothing_gained(self, remarks: Sequence[Remark]) -> str:
         from exla_opt.report.figures import nothing_gained

@@ -21,7 +21,8 @@ _BETWEEN = b"// -----\n"
 def run_each(request: Request) -> int:
     """Rewrite each module of a file and write all of them, separated as in the input; return the largest exit status.
 
-    A faulty module is reported and left out, and the others are rewritten. Raises InputError when the file cannot be
+    A faulty module is reported and left out, and the others are rewritten; a file is then left as it was, and not
+    written in part. Raises InputError when the file cannot be
     read or the output cannot be written.
     """
     from exla_opt.ir.diagnostics import InputError
@@ -29,7 +30,7 @@ def run_each(request: Request) -> int:
     from exla_opt.ir.write import serialise, write_data
 
     name, data = read_file(request.source)
-    status = 0
+    status, is_faulty = 0, False
     written: list[bytes] = []
 
     def take(module: ir.Module) -> None:
@@ -40,8 +41,9 @@ def run_each(request: Request) -> int:
             status = max(status, run_job(replace(request, source=name), piece, take))
         except InputError as error:
             click.echo(str(error), err=True)
-            status = max(status, 1)
-    write_data(_BETWEEN.join(written), request.output)
+            status, is_faulty = max(status, 1), True
+    if not is_faulty or request.output == "-":
+        write_data(_BETWEEN.join(written), request.output)
     return status
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # A peak that falls by less does not count as falling.
 _FALLEN = 0.99
+# A compiled peak that differs by less is said to consist of the predicted tensors.
+_NEAR = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +87,22 @@ def is_held_worth_a_line(remarks: Sequence[Remark], fitted: Fit | None) -> bool:
     return bool(remarks) if fitted is None else fitted.fits
 
 
-def held_at_peak(timeline: Timeline, named: Callable[[str], str]) -> str:
-    """A clause with the predicted peak and its largest tensors. named: maps locations to the user's own."""
+def held_at_peak(timeline: Timeline, named: Callable[[str], str], fit: Fit | None = None) -> str:
+    """A clause with the peak and its largest tensors, which are those of the predicted peak.
+
+    named: maps locations to the user's own. fit: the outcome of a search, if there was one: the peak may be compiled.
+    """
     memory = timeline.memory
-    peak = f"peak {_at_least(timeline)}{format_size(memory.peak)}, predicted"
+    predicted = format_size(memory.peak)
+    peak, of = f"peak {_at_least(timeline)}{predicted}, predicted", "of it"
+    if fit is not None and fit.compiled:
+        peak = f"peak {format_size(fit.peak)}, compiled"
+        of = of if abs(fit.peak - memory.peak) <= _NEAR * fit.peak else f"of the {predicted} that was predicted"
     alive = [] if timeline.peak is None else timeline.alive_at(timeline.peak)
     held = memory.peak - memory.temp
     if not alive or held >= alive[0].bytes:
-        return f"{peak}, {format_size(held)} of it arguments and results"
-    return f"{peak}, {format_size(alive[0].bytes)} of it {alive[0].name} at {named(alive[0].location)}"
+        return f"{peak}, {format_size(held)} {of} arguments and results"
+    return f"{peak}, {format_size(alive[0].bytes)} {of} {alive[0].name} at {named(alive[0].location)}"
 
 
 def _at_least(timeline: Timeline) -> str:

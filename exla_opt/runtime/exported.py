@@ -7,7 +7,7 @@ rewritten like the function itself; a derivative only by the arguments that it i
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,11 @@ from jax.custom_batching import custom_vmap
 from jax.custom_derivatives import SymbolicZero, custom_vjp_primal_tree_values
 from jaxlib.mlir import ir
 
+from exla_opt.ir.aliasing import alias, forget_aliases, paired_results
+from exla_opt.ir.context import new_context
+from exla_opt.ir.read import parse_module
+from exla_opt.ir.walk import main_function
+from exla_opt.ir.write import serialise
 from exla_opt.runtime import pjrt
 
 # From a portable artifact to one with the same signature.
@@ -41,19 +46,22 @@ class _Wanted:
     places: tuple[int, ...]
 
 
-def rewritten(flat: Flat, rewrite: Rewrite, shardings: Sequence[Any]) -> Flat:
+def rewritten(flat: Flat, rewrite: Rewrite, shardings: Sequence[Any], donated: Collection[int] = ()) -> Flat:
     """Return the function with its exported module rewritten, on every trace.
 
-    shardings: the sharding of each argument, None if it has none. Raises NotImplementedError for a function that calls
-    Python while it runs, and whatever `jax.export` raises.
+    shardings: the sharding of each argument, None if it has none. donated: the positions of the arguments that the
+    enclosing `jax.jit` lets results be written over, which counts for the memory of the rewritten module. Raises
+    NotImplementedError for a function that calls Python while it runs, and whatever `jax.export` raises.
     """
 
     @custom_vmap
     def run(*given: Any) -> list[Any]:
         specs = [_spec(one, sharding) for one, sharding in zip(given, shardings, strict=True)]
-        found = _exported(flat, rewrite, specs)
+        found = _exported(flat, rewrite, specs, donated)
+        if found.nr_devices == 1:
+            return pjrt.call_exported(found, given)
         results = list(found.call(*given))
-        if found.nr_devices == 1 or any(shardings):
+        if any(shardings):
             return results
         # The call needs to know that it runs on the devices that only the function itself names.
         return pjrt.on_devices_of(jax.make_jaxpr(flat)(*specs), results)
@@ -109,7 +117,9 @@ def _pullback(flat: Flat, count: int, wanted: Sequence[int], known: Sequence[int
     return pull
 
 
-def _exported(flat: Flat, rewrite: Rewrite, specs: Sequence[jax.ShapeDtypeStruct]) -> export.Exported:
+def _exported(
+    flat: Flat, rewrite: Rewrite, specs: Sequence[jax.ShapeDtypeStruct], donated: Collection[int]
+) -> export.Exported:
     try:
         jitted = jax.jit(flat)
         try:
@@ -123,7 +133,28 @@ def _exported(flat: Flat, rewrite: Rewrite, specs: Sequence[jax.ShapeDtypeStruct
         if "host_callbacks" not in str(error) and "keepalive" not in str(error):
             raise
         raise NotImplementedError(_NO_CALLS_BACK) from None
-    return dataclasses.replace(found, mlir_module_serialized=rewrite(found.mlir_module_serialized))
+    places = [place for place, kept in enumerate(found.module_kept_var_idx) if kept in donated]
+    module = _with_donated(rewrite, places)(found.mlir_module_serialized)
+    return dataclasses.replace(found, mlir_module_serialized=module)
+
+
+def _with_donated(rewrite: Rewrite, places: Sequence[int]) -> Rewrite:
+    """The rewrite of a module whose arguments at these positions are donated.
+
+    The module says so while it is rewritten, and not afterwards: the enclosing function, which calls it, says it.
+    """
+    if not places:
+        return rewrite
+
+    def rewrite_donated(data: bytes) -> bytes:
+        given = parse_module("<function>", data, new_context()).module
+        function = main_function(given)
+        alias(function, paired_results(function, places))
+        made = parse_module("<function>", rewrite(serialise(given, "portable")), new_context()).module
+        forget_aliases(main_function(made))
+        return serialise(made, "portable")
+
+    return rewrite_donated
 
 
 def _call_targets(lowered: jax.stages.Lowered) -> list[str]:

@@ -10,11 +10,13 @@ module has no constants, and gradients flow into them.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from exla_opt.runtime import pjrt
 from exla_opt.runtime.exported import Rewrite, rewritten
@@ -39,7 +41,7 @@ def sliced_jit(function: Callable[..., Any], rewrite: Rewrite, options: dict[str
 
     @functools.cache
     def jitted(shardings: tuple[Any, ...]) -> Any:
-        return jax.jit(_sliced(function, rewrite, shardings), **options)
+        return jax.jit(_sliced(function, rewrite, shardings, options), **options)
 
     plain = jitted(())
     if jax.device_count() == 1:
@@ -78,7 +80,9 @@ def _sharding(leaf: Any) -> Any:
     return leaf.sharding if leaf.sharding is not None and leaf.sharding.num_devices > 1 else None
 
 
-def _sliced(function: Callable[..., Any], rewrite: Rewrite, shardings: tuple[Any, ...]) -> Callable[..., Any]:
+def _sliced(
+    function: Callable[..., Any], rewrite: Rewrite, shardings: tuple[Any, ...], options: Mapping[str, Any]
+) -> Callable[..., Any]:
     """The function that `jax.jit` traces. shardings: of the leaves of its arguments; () if none is sharded."""
 
     @functools.wraps(function)
@@ -104,11 +108,41 @@ def _sliced(function: Callable[..., Any], rewrite: Rewrite, shardings: tuple[Any
         if axes := pjrt.outer_axes(closed):
             raise NotImplementedError(_OUTER_AXES.format(", ".join(axes)))
         opened = pjrt.with_constants_as_arguments(closed, getattr(function, "__name__", "function"))
-        call = rewritten(opened, rewrite, [None] * len(closed.consts) + spread)
+        count = len(closed.consts)
+        is_donated = _donated(function, options, arguments, named)
+        donated = [count + number for number, place in enumerate(dynamic) if is_donated[place]]
+        call = rewritten(opened, rewrite, [None] * count + spread, donated)
         found = map(_as_typed, call(*closed.consts, *given), closed.out_avals)
         return jax.tree.unflatten(results[0], list(found))
 
     return traced
+
+
+def _donated(
+    function: Callable[..., Any], options: Mapping[str, Any], arguments: Sequence[Any], named: Mapping[str, Any]
+) -> list[bool]:
+    """Which leaves of the arguments `jax.jit` donates: it infers names from positions, or positions from names.
+
+    Positions that are counted from the end donate nothing.
+    """
+    by_place, by_name = options.get("donate_argnums"), options.get("donate_argnames")
+    places = set() if by_place is None else set(np.atleast_1d(by_place).tolist())
+    names = set() if by_name is None else {by_name} if isinstance(by_name, str) else set(by_name)
+    if not places and not names:
+        return [False] * len(jax.tree.leaves((arguments, named)))
+    try:
+        parameters = list(inspect.signature(function).parameters)
+    except ValueError:  # of a builtin
+        parameters = []
+    if by_name is None:
+        names = {parameters[place] for place in places if 0 <= place < len(parameters)}
+    if by_place is None:
+        places = {place for place, name in enumerate(parameters) if name in names}
+    flags = (
+        [jax.tree.map(lambda _, place=place: place in places, one) for place, one in enumerate(arguments)],
+        {name: jax.tree.map(lambda _, name=name: name in names, one) for name, one in named.items()},
+    )
+    return list(map(bool, jax.tree.leaves(flags)))
 
 
 def _as_typed(result: Any, wanted: Any) -> Any:

@@ -13,6 +13,8 @@ registers from `jaxlib.mlir._mlir_libs._jax_mlir_ext` and must not load jax. Use
 - `jax.extend.core`: a traced function called with its constants as arguments, and weak types; `NamedAxisEffect`: the
   axes of enclosing functions that it communicates along; `get_intermediate_shardings`: the devices that it names.
 - the internals of a `jax.stages.Lowered`: to copy it with another module.
+- the abstract evaluation and the lowering of `jax.export`'s primitive: to call an exported function without committing
+  its results to a device.
 - `jaxlib.lapack._lapack.initialize`: else a module that calls LAPACK, in a process where jax has traced none, calls a
   null pointer.
 """
@@ -22,18 +24,20 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 from jax._src.core import NamedAxisEffect
-from jax._src.dispatch import get_intermediate_shardings
+from jax._src.dispatch import apply_primitive, get_intermediate_shardings
+from jax._src.export._export import _call_exported_abstract_eval, _call_exported_lowering
 from jax._src.sharding_impls import GSPMDSharding
 from jax.experimental import topologies
 from jax.extend import backend, source_info_util
-from jax.extend.core import jaxpr_as_fun, primitives
+from jax.extend.core import Primitive, jaxpr_as_fun, primitives
+from jax.interpreters import mlir
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxlib import lapack, xla_client
 from jaxlib.mlir import ir
@@ -42,6 +46,14 @@ from jaxlib.mlir import ir
 XlaError = jax.errors.JaxRuntimeError
 # What a compile raises when XLA refuses the module.
 COMPILE_ERRORS = (XlaError, ValueError)
+
+# What `jax.export` calls an exported function with. Of a primitive of that name, `jax.jit` commits all results to their
+# device, so that a step that is called with its own results would be compiled a second time.
+_SLICED = Primitive("sliced_call")
+_SLICED.multiple_results = True
+_SLICED.def_effectful_abstract_eval(_call_exported_abstract_eval)
+_SLICED.def_impl(partial(apply_primitive, _SLICED))
+mlir.register_lowering(_SLICED, _call_exported_lowering)
 
 # Flags of XLA for one compile, as (name, value).
 Flags = Sequence[tuple[str, object]]
@@ -227,6 +239,11 @@ def on_devices_of(closed: Any, values: list[Any]) -> list[Any]:
         jax.lax.with_sharding_constraint(value, NamedSharding(mesh, one))
         for value, one in zip(values, free, strict=True)
     ]
+
+
+def call_exported(exported: jax.export.Exported, given: Sequence[Any]) -> list[Any]:
+    """The results of a function that was exported for one device, not committed to any. given: traced values."""
+    return list(_SLICED.bind(*given, exported=exported))
 
 
 def as_weak(value: Any) -> Any:

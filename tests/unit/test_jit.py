@@ -85,6 +85,39 @@ def test_static_arguments_and_donation_go_to_jax() -> None:
     assert split.lower(jnp.ones(3), 2, mode="plus").compile().memory_analysis().alias_size_in_bytes == 12
 
 
+@pytest.mark.parametrize(
+    "donation", [{"donate_argnums": 0}, {"donate_argnums": (-2,)}, {"donate_argnames": "state"}, {}], ids=str
+)
+@pytest.mark.parametrize("is_named", [False, True])
+def test_what_is_donated_counts_once_for_the_limit(donation: dict[str, Any], is_named: bool) -> None:
+    def step(state: dict[str, jax.Array], batch: jax.Array) -> Any:
+        weights = jnp.exp(jnp.tanh(batch @ batch.T))
+        total = (weights @ batch).sum()
+        return jax.tree.map(lambda one: one + total, state), total
+
+    state = {name: jax.ShapeDtypeStruct((2_000_000,), jnp.float32) for name in ("mean", "weights")}
+    batch = jax.ShapeDtypeStruct((2_000, 8), jnp.float32)
+    split: Any = exla_opt.jit(step, memory_limit="20MB", **donation)
+    counts = bool(donation) and donation != {"donate_argnums": (-2,)}  # which donates nothing, in jax.jit either
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        lowered = split.lower(state=state, batch=batch) if is_named else split.lower(state, batch)
+    assert bool(said) == (not counts)
+    planned = lowered.compile().memory_analysis()
+    assert (planned.alias_size_in_bytes > 0) == counts
+
+
+def test_a_step_that_is_called_with_its_own_results_is_compiled_once() -> None:
+    """Results are committed to their device only if those of `jax.jit` would be."""
+    step = sliced(lambda state, batch: state + jnp.tanh(batch @ batch.T).sum(), donate_argnums=0)
+    state = jnp.zeros(3)
+    for _ in range(3):
+        state = step(state, jnp.ones((300, 3)))
+    assert not state.committed and step._cache_size() == 1
+    on_device = jax.device_put(jnp.zeros(3), jax.devices()[0])
+    assert step(on_device, jnp.ones((300, 3))).committed
+
+
 @pytest.mark.parametrize("by", [0, (0, 2), (0, 1, 2)])
 def test_gradients_are_sliced_too(by: int | tuple[int, ...]) -> None:
     given = arguments()

@@ -42,6 +42,17 @@ def test_a_module_with_a_fault_is_left_out(tmp_path: Path) -> None:
     assert f"{path}:6:10: error: " in result.stderr
 
 
+def test_a_file_is_not_written_in_part(tmp_path: Path) -> None:
+    path, output = tmp_path / "x.mlir", tmp_path / "y.mlir"
+    path.write_text(f"{ONE}// -----\n{WRONG}")
+    arguments = [str(path), "--split-input-file", "--passes=normalise", "-o", str(output)]
+    assert CliRunner().invoke(main, arguments).exit_code == 1 and not output.exists()
+    output.write_text("kept")
+    assert CliRunner().invoke(main, arguments).exit_code == 1 and output.read_text() == "kept"
+    path.write_text(ONE)
+    assert CliRunner().invoke(main, arguments).exit_code == 0 and "func.func" in output.read_text()
+
+
 @pytest.mark.parametrize("option", ["--emit=bytecode", "--diagnose", "--remarks-output=x.json", "--report=x.json"])
 def test_what_is_written_once_excludes_several_modules(tmp_path: Path, option: str) -> None:
     path = tmp_path / "x.mlir"

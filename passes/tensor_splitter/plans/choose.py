@@ -112,6 +112,8 @@ class _Chooser:
         refused = [(mapping, each) for mapping, each in found.items() if isinstance(each, Refusal)]
         refusals = [each for _, each in refused]
         best = self.best_of(plans, refusals)
+        if any(plan.remaining for plan in plans[:1]):
+            best = self.or_ending(value, mappings, best)
         if any(plan.shifts for plan in plans):
             self.shifted |= self.best_of([plan for plan in plans if not plan.shifts], refusals) != best
         log_candidates(self.graph, value, refused, plans, best, self.slice_bytes)
@@ -119,6 +121,35 @@ class _Chooser:
         if isinstance(best, Plan) and not best.may_nest and any(plan.may_nest for plan in plans):
             return replace(best, may_nest=True)
         return best
+
+    def or_ending(self, value: int, mappings: Sequence[DimMapping], best: Plan | Refusal) -> Plan | Refusal:
+        """The best plan of a tensor, or one whose tiles overlap and end at what others read complete.
+
+        That must leave fewer bytes unsplit, and the block must take less with it.
+        """
+        plans = [
+            plan
+            for plan in self.overlapping.ending(value, mappings, self.complete())
+            if not plan.shifts and (isinstance(best, Refusal) or plan.remaining < best.remaining)
+        ]
+        other = self.best_of(sorted(plans, key=self.order), ())
+        if not isinstance(other, Plan):
+            return best
+        selected = list(self.selected.plans.values())
+        peak = self.run([*selected, *([best] if isinstance(best, Plan) else [])]).peak
+        return other if self.run([*selected, other]).peak * _LEAST_GAIN < peak else best
+
+    def complete(self) -> set[int]:
+        """The big tensors of the block that the loops of selected plans read complete."""
+        graph = self.graph
+        read = {
+            value
+            for plan in self.selected.plans.values()
+            for position in plan.tiled.keys() - plan.copies
+            for value, mapping in zip(graph.nodes[position].operands, plan.tiled[position].operands, strict=True)
+            if mapping is None
+        }
+        return {value for value in read if self.is_over(value) and graph.tensors[value].producer != OUTSIDE}
 
     def best_of(self, plans: Sequence[Plan], refusals: Sequence[Refusal]) -> Plan | Refusal:
         """The first plan that is allowed and worthwhile, or why there is none. refusals: of other dimensions."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from exla_opt.ops.rules import DimMapping, Factor
@@ -43,22 +43,28 @@ class OverlappingPlans:
         self.is_big = is_big
         self.allowed = allowed
         self.work = work
-        self.regions: dict[tuple[int, DimMapping], Region] = {}
+        self.regions: dict[tuple[int, DimMapping, frozenset[int]], Region] = {}
         self.plans: dict[int, Plan | None] = {}  # by the id of a region that `regions` keeps
         self.overlap = any(node.rule.overlaps for node in graph.nodes)
         self.exist = self.overlap or (shifts and any(may_shift(node.name) for node in graph.nodes))
 
     def of(self, value: int, mappings: Sequence[DimMapping]) -> list[Plan]:
         """The plans that cut `value` along some of its mappings, or in steps of several elements of them."""
-        if not self.exist:
-            return []
-        steps = [step for mapping in mappings for step in self.coarser(value, mapping)]
-        found = [(mapping, self.plan_of(self.region_of(value, mapping))) for mapping in steps]
-        return [
-            replace(plan, seed=value, mapping=mapping)
-            for mapping, plan in found
-            if plan is not None and value in plan.vanished
-        ]
+        found = [(mapping, self.plan_of(self.region_of(value, mapping))) for mapping in self.steps(value, mappings)]
+        return _of_seed(value, found)
+
+    def ending(self, value: int, mappings: Sequence[DimMapping], complete: Collection[int]) -> list[Plan]:
+        """The same plans where they would lead through tensors that selected ones read complete, but end there."""
+        found = []
+        for mapping in self.steps(value, mappings) if complete else ():
+            ends = frozenset(complete) & self.region_of(value, mapping).mappings.keys() - {value}
+            if ends and (region := self.region_of(value, mapping, ends)).reaches():
+                found.append((mapping, self.plan_of(region, ends)))
+        return _of_seed(value, found)
+
+    def steps(self, value: int, mappings: Sequence[DimMapping]) -> list[DimMapping]:
+        """The mappings and those in steps of several elements that reach further."""
+        return [step for mapping in mappings for step in self.coarser(value, mapping)] if self.exist else []
 
     def in_place(self, value: int, before: int, mappings: Sequence[DimMapping]) -> list[Plan]:
         """The plans that write a tensor over the one before it, and read that ahead."""
@@ -81,18 +87,27 @@ class OverlappingPlans:
             reached = len(region.tiled)
             mapping = replace(mapping, length=mapping.length // 2, inner=mapping.inner * 2)
 
-    def region_of(self, value: int, mapping: DimMapping) -> Region:
-        """The region with overlaps; its tensors that lead to the same region share it."""
-        key = (value, mapping)
+    def region_of(self, value: int, mapping: DimMapping, ends: frozenset[int] = frozenset()) -> Region:
+        """The region with overlaps; its tensors that lead to the same region share it. ends: where it stops."""
+        key = (value, mapping, ends)
         if key not in self.regions:
-            region = grow(self.graph, value, mapping, self.is_big, self.allowed, overlaps=True, shifts=self.shifts)
+            region = grow(
+                self.graph,
+                value,
+                mapping,
+                self.is_big,
+                self.allowed,
+                overlaps=True,
+                shifts=self.shifts,
+                anchors=ends,
+            )
             self.regions[key] = region
             self.hidden |= self.shifts and self.hides_another(region)
             mutual = not is_seam(self.graph, value, self.is_big, ())
             for other, its in region.mappings.items() if mutual else ():
                 inside = self.graph.tensors[other].producer in region.tiled
                 if inside and not is_seam(self.graph, other, self.is_big, region.tiled):
-                    self.regions.setdefault((other, its), region)
+                    self.regions.setdefault((other, its, ends), region)
         return self.regions[key]
 
     def hides_another(self, region: Region) -> bool:
@@ -104,7 +119,7 @@ class OverlappingPlans:
         reaching = (graph.nodes[place].name for place, tiled in region.tiled.items() if tiled.factor.reaches)
         return self.overlap and any(map(may_shift, reaching))
 
-    def plan_of(self, region: Region) -> Plan | None:
+    def plan_of(self, region: Region, ends: frozenset[int] = frozenset()) -> Plan | None:
         """The plan of a region, if there is one; the tensors that it removes share the region."""
         if id(region) in self.plans:
             return self.plans[id(region)]
@@ -119,5 +134,14 @@ class OverlappingPlans:
         self.plans[id(region)] = plan
         for other in plan.vanished:
             if other in region.mappings:
-                self.regions.setdefault((other, region.mappings[other]), region)
+                self.regions.setdefault((other, region.mappings[other], ends), region)
         return plan
+
+
+def _of_seed(value: int, found: Sequence[tuple[DimMapping, Plan | None]]) -> list[Plan]:
+    """The plans that let a tensor vanish, as plans for it."""
+    return [
+        replace(plan, seed=value, mapping=mapping)
+        for mapping, plan in found
+        if plan is not None and value in plan.vanished
+    ]
