@@ -15,8 +15,10 @@ from itertools import chain, takewhile
 from .buffers import STORED
 from .live_ranges import Run
 
-# This many results, the largest, lend their buffers.
-_MOST_BUFFERS = 8
+# This many results, the largest, lend their buffers; XLA knows no such limit. With 8, the steps of a ConvNeXt, an FNO
+# and a variational autoencoder, in slices, were predicted at 6.5, 1.5 and 2.9 times the temporary memory that XLA
+# plans; with this many at 0.96, 1.05 and 0.98.
+_MOST_BUFFERS = 256
 
 
 @dataclass
@@ -49,8 +51,8 @@ class _Buffer:
     size: int
     tenants: list[_Tenant] = field(default_factory=list)
 
-    def has_room_for(self, tenant: _Tenant) -> bool:
-        """Whether the tenant fits and nothing else uses the buffer at the same time."""
+    def is_free_for(self, tenant: _Tenant) -> bool:
+        """Whether nothing else uses the buffer at the same time."""
         tenants, place = self.tenants, bisect(self.tenants, _points(tenant), key=_points)
         before = (tenants[index] for index in range(place - 1, -1, -1))
         after = (tenants[index] for index in range(place, len(tenants)))
@@ -58,7 +60,7 @@ class _Buffer:
             takewhile(lambda other: other.last >= tenant.first, before),
             takewhile(lambda other: other.first <= tenant.last, after),
         )
-        return tenant.size <= self.size and all(_are_apart(tenant, other) for other in near)
+        return all(_are_apart(tenant, other) for other in near)
 
     def add(self, tenant: _Tenant) -> None:
         insort(self.tenants, tenant, key=_points)
@@ -73,7 +75,9 @@ def lend(run: Run, held: Collection[int]) -> dict[Run, set[int]]:
     tenants = [tenant for tenant in _tenants(run, 0) if tenant.size <= buffers[0].size]
     for tenant in sorted(tenants, key=lambda tenant: (-tenant.size, tenant.first)):
         for buffer in buffers:
-            if buffer.has_room_for(tenant):
+            if buffer.size < tenant.size:
+                break
+            if buffer.is_free_for(tenant):
                 buffer.add(tenant)
                 found.setdefault(tenant.run, set()).update(tenant.tensors)
                 break

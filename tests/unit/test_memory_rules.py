@@ -72,6 +72,13 @@ def updated_row_by_row(a: Any, b: Any) -> Any:
     return lax.fori_loop(0, SIZE, body, a)
 
 
+def deep(*weights: Any) -> Any:
+    x = weights[-1]
+    for each in weights[:-1]:
+        x = jnp.tanh(x @ each)
+    return (x**2).sum()
+
+
 def pooled(x: Any) -> Any:
     return lax.reduce_window(jnp.tanh(x), -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
 
@@ -248,6 +255,10 @@ IDIOMS: dict[str, tuple[Callable[..., Any], tuple[jax.ShapeDtypeStruct, ...]]] =
     "a result made of what a loop stacks": (
         lambda a: lax.scan(lambda h, t: (0.9 * h + 0.1 * t,) * 2, jnp.zeros(SIZE), a)[1] - a,
         (MATRIX,),
+    ),
+    "gradients of many layers, in whose buffers the activations wait": (
+        jax.grad(deep, tuple(range(20))),
+        (MATRIX,) * 21,
     ),
     "a loop's result that nobody reads": (
         lambda a, b: jnp.tanh(lax.fori_loop(0, 9, crosswise, (a, b))[0] @ a) @ b[:, :1],
