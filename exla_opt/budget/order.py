@@ -118,7 +118,7 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
         for found in _placed(search, way):
             yield found
             is_fast = is_about_as_fast(found, first)
-            if is_early and not is_fast:
+            if is_early and not (is_fast and _is_fastest(search, found)):
                 continue  # it shows what slices can save; larger ones are faster
             is_fast = takes_first or (ops > _SMALL and is_fast)
             if until_one_fits and is_fast and search.fits(found) and (takes_first or _ends(found, first)):
@@ -128,6 +128,12 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
     for way in later:
         if fastest_that_fits(search) is None or not is_needless(search, way, start, is_small=ops <= _SMALL):
             yield from _placed(search, way)
+
+
+def _is_fastest(search: Search, found: Attempt) -> bool:
+    """Whether no other slices that were tried, whether they fit or not, are faster."""
+    split = [each for each in search.attempts if each.options.split_size is not None]
+    return steps(found.seconds) <= min(steps(each.seconds) for each in split)
 
 
 def _ends(found: Attempt, unsplit: Attempt) -> bool:

@@ -286,7 +286,7 @@ def run(*arguments: str) -> tuple[int, str]:
 def test_the_command_line_says_how_it_fits() -> None:
     code, output = run(str(SAMPLE), "--memory-limit=30MB", "--strict")
     fits, machine, held = output.splitlines()
-    assert held.startswith(f"{SAMPLE}: note: peak 21.2MB, predicted, ")
+    assert held.startswith(f"{SAMPLE}: note: peak 21.2MB, compiled, ")
     assert code == 0 and f"{SAMPLE}: remark: fits into 30MB, in slices of 16MB: " in fits
     assert fits.endswith("(as XLA compiles it for this machine's CPU)")
     assert machine == f"{SAMPLE}: note: sizes chosen for this machine's CPU; for a GPU give --target=gpu"

@@ -123,6 +123,21 @@ def test_of_a_large_module_all_sizes_are_tried_until_one_fits_if_the_smallest_do
     assert found is not None and found.options.slice_bytes == 500_000
 
 
+@pytest.mark.parametrize(("seconds", "tried"), [(1.0, 2_000_000), (0.7, 62_500)])
+def test_the_smallest_slices_end_a_search_only_if_no_larger_ones_are_faster(
+    search_for: Searched, seconds: float, tried: int
+) -> None:
+    """Those that are tried first, to see what slices can save, fit and are about as fast as the original."""
+
+    def figures(way: Options) -> Figures:
+        return 20 * MB + way.slice_bytes, seconds if way.slice_bytes < MB // 2 else 0.8, False
+
+    search, found = search_for(LARGE, 27 * MB, figures)  # a fifth stays free
+    sizes = [size for size, _ in slices_below_the_cache(search)]
+    assert sizes == ([62_500] if tried == 62_500 else [62_500, tried])
+    assert found is not None and found.options.slice_bytes == tried
+
+
 @pytest.mark.parametrize("gain", [0, MB])
 def test_calls_stay_behind_the_loops_if_small_slices_gain_nothing_by_them(search_for: Searched, gain: int) -> None:
     def figures(way: Options) -> Figures:
