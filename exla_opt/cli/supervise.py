@@ -25,6 +25,8 @@ INTERRUPTED = 128 + signal.SIGINT
 _NOTE_BYTES = 4096
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if hasattr(signal, "SIGHUP") else ()
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+# Seconds, longer than a callback takes.
+_MOMENT = 0.05
 # The seconds that the child has to exit after a signal.
 _GRACE_SECONDS = 5
 # The CPU time in which MLIR must read a module: seconds, and bytes per second (it reads some 6 MB).
@@ -97,6 +99,7 @@ def supervise(command: str) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
             signal.signal(number, _end)
+    sys.unraisablehook = _end_soon
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
 
 
@@ -178,3 +181,17 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
     """Exit by an exception, so that partial output is removed."""
     signal.signal(number, signal.SIG_IGN)
     sys.exit(128 + number)
+
+
+def _end_soon(info: sys.UnraisableHookArgs) -> None:
+    """Exit a moment later where Python drops the exception that should: in callbacks, as of the garbage collector."""
+    wanted = info.exc_value
+    if not isinstance(wanted, SystemExit):
+        sys.__unraisablehook__(info)
+        return
+
+    def end(number: int, frame: FrameType | None) -> NoReturn:
+        sys.exit(wanted.code)
+
+    signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, _MOMENT)

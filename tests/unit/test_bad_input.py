@@ -130,6 +130,17 @@ def test_a_child_that_hears_nothing_is_ended_all_the_same() -> None:
     assert (process.returncode, said) == (143, "exla-opt: interrupted\n")
 
 
+def test_a_signal_in_a_callback_of_the_collector_ends_the_child_without_a_traceback() -> None:
+    """jax has such a callback, and Python drops the exceptions that are raised in one."""
+    script = (
+        "import gc, os, signal, time\nfrom exla_opt.cli.supervise import supervise\nsupervise('exla-opt')\n"
+        "gc.callbacks.append(lambda phase, info: os.kill(os.getpid(), signal.SIGTERM) if phase == 'start' else None)\n"
+        "try:\n    gc.collect()\n    time.sleep(600)\nfinally:\n    print('cleaned up', flush=True)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=600, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (143, "cleaned up\n", "")
+
+
 def children(process: int) -> str:
     """The processes that a process has started; of Linux alone."""
     path = Path(f"/proc/{process}/task/{process}/children")
