@@ -166,11 +166,12 @@ def jit(
 def jit(function: Callable[..., Any] | None = None, /, **given: Any) -> Any:
     """`jax.jit`, computed in slices: `exla_opt.jit(f, memory_limit="2GB")`, `@exla_opt.jit` or `@exla_opt.jit(…)`.
 
-    The keywords in `Wishes` are for exla-opt; all others go to `jax.jit` (static_argnames, donate_argnums, …), which
-    works as usual: one compile per signature, weak types, `lower`, donation. Without a target, jax's own backend is
-    used. `jax.grad` of the function, by the arguments that it is asked for, and `jax.vmap` of it are computed in slices
-    too; jax refuses forward mode (use `exla_opt.jit` of the derivative instead). Under `jax.disable_jit` the original
-    function runs. On arrays sharded over devices it works like `jax.jit` if it is the outermost function.
+    The keywords in `Wishes` are for exla-opt; all others go to `jax.jit` (static_argnames, donate_argnums, …),
+    which works as usual: one compile per signature, weak types, `lower`, donation (which counts for the limit, so
+    put it on the outermost function: `jax.jit` around it would donate nothing). Without a target, jax's own backend
+    is used. `jax.grad` of the function, by the arguments that it is asked for, and `jax.vmap` of it are computed in
+    slices too; jax refuses forward mode (use `exla_opt.jit` of the derivative instead). Under `jax.disable_jit` the
+    original function runs. On arrays sharded over devices it works like `jax.jit` if it is the outermost function.
 
     A tensor that stays above the threshold, or a limit that is not met, causes a `StaysInMemory` warning. Raises
     ValueError for sizes that contradict each other and InputError for an unknown target; when called,

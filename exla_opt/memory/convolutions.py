@@ -56,19 +56,40 @@ def is_exchanged(op: ir.Operation, types: Types) -> bool:
     return exceed_image(windows_of(op, lengths[1]), lengths[0], lengths[2])
 
 
-def convolve_exchanged(machine: Machine, builder: Builder, op: ir.Operation, made: Operation) -> None:
+def convolve_exchanged(
+    machine: Machine, is_function: bool, builder: Builder, op: ir.Operation, made: Operation
+) -> None:
     """Such a convolution, for which XLA has no fast kernel.
 
     Only finished programs have it (`Machine.is_written`): convolution-layout writes most of them in another form. The
-    kernel skips the zeros between an image's elements: 3 to 4 GFLOP/s of other numbers.
+    kernel skips the zeros between an image's elements: 3 to 4 GFLOP/s of other numbers. is_function: whether the op is
+    in a function, where XLA has brought images and result into its own dimension order before, and not in a loop.
     """
     image, kernel = made.operands
     turned = _reversed_copy(builder, op, kernel)
-    narrow = made.narrow | {turned} if kernel in made.narrow else made.narrow
+    lhs, _, out = _orders(op)
+    if is_function and not is_in_order(lhs, builder.types.of(op.operands[0]).shape):
+        image = builder.transposed(op.results[0], op.operands[0], lhs)
+    pairs = zip(made.operands, (image, turned), strict=True)
+    narrow = made.narrow | {new for old, new in pairs if old in made.narrow}
     seconds = (
         _operations(op, builder.types) / prod(integers(op, "lhs_dilation", [1])) / machine.flops_of_slow_convolutions
     )
-    add_wide(builder, replace(made, operands=(image, turned), narrow=narrow, seconds=seconds), op.results[0])
+    made = replace(made, operands=(image, turned), narrow=narrow, seconds=seconds)
+    if is_function and not is_in_order(out, builder.types.of(op.results[0]).shape):
+        _add_turned(builder, op, made, out)
+    else:
+        add_wide(builder, made, op.results[0])
+
+
+def _add_turned(builder: Builder, op: ir.Operation, made: Operation, out: Sequence[int]) -> None:
+    """A convolution whose result XLA writes in its own dimension order, and then transposes. out: that order."""
+    [result] = made.results
+    shape = tuple(builder.types.of(op.results[0]).shape[dim] for dim in out)
+    own = builder.fresh(op.results[0], shape, result)
+    narrow = made.narrow | {own} if result in made.narrow else made.narrow
+    add_wide(builder, replace(made, results=(own,), shared=(len(out) - 1,), narrow=narrow), op.results[0])
+    builder.add_plain("transpose", (own,), (result,))
 
 
 def _reversed_copy(builder: Builder, op: ir.Operation, kernel: int) -> int:
@@ -126,12 +147,8 @@ def convolve(builder: Builder, op: ir.Operation, made: Operation) -> None:
     if is_in_order(out, builder.types.of(op.results[0]).shape):
         add_wide(builder, replace(made, operands=operands, narrow=made.narrow | narrow), op.results[0])
         return
-    shape = tuple(builder.types.of(op.results[0]).shape[dim] for dim in out)
-    own = builder.fresh(op.results[0], shape, result)
-    narrow |= {own} if result in made.narrow else set()
-    ordered = replace(made, operands=operands, results=(own,), shared=(len(out) - 1,), narrow=frozenset(narrow))
-    add_wide(builder, ordered, op.results[0])
-    builder.add_plain("transpose", (own,), (result,))
+    narrow |= {result} if result in made.narrow else set()
+    _add_turned(builder, op, replace(made, operands=operands, narrow=frozenset(narrow)), out)
 
 
 def is_in_order(order: Sequence[int], shape: Sequence[int]) -> bool:

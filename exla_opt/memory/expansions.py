@@ -74,7 +74,7 @@ def _expansion(op: ir.Operation, made: Operation, types: Types, machine: Machine
     if made.name == "scatter" and is_cpu and len(op.results) == 1 and is_transposed(op, types):
         return scatter_transposed
     if made.name == "convolution" and is_cpu and machine.is_written and is_exchanged(op, types):
-        return partial(convolve_exchanged, machine)
+        return partial(convolve_exchanged, machine, is_function)
     # In bodies of control flow, XLA:CPU convolves in any dimension order, though slowly.
     if made.name == "convolution":
         found = convolve if is_function or not is_cpu else partial(convolve_as_it_is, machine)

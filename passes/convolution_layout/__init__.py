@@ -60,9 +60,13 @@ class _Slow:
 
     @property
     def grows(self) -> bool:
-        """Whether the form may take more than what XLA copies instead: a reversed kernel, if that is the larger."""
-        exceeds = self.form in _OF_LARGER_KERNELS
-        return exceeds and self.copied > bytes_of_reversed(self.op, self.convolution)
+        """Whether the form may take more than what XLA copies instead: a reversed kernel, and images in its own order.
+
+        Of exchanged operands outside of loops, the predicted peak says it; in loops, they are copied like turned ones.
+        """
+        if self.form == "exchanged":
+            return not is_in_loop(self.op)
+        return self.form == "patches" and self.copied > bytes_of_reversed(self.op, self.convolution)
 
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
@@ -139,11 +143,11 @@ def _is_legal(op: ir.Operation) -> bool:
 def _largest_copy(op: ir.Operation, convolution: Convolution, form: Form, types: Types) -> int:
     """The bytes of the form's largest copy: of transposed tensors, and of all groups. Of patches, of all copies.
 
-    Of exchanged operands, of the reversed result: XLA transposes both operands itself, also in a loop.
+    Of exchanged operands outside of loops, of the reversed result: XLA copies the kernel as well (`_Slow.grows`).
     """
     if form == "patches":
         return bytes_of_patches(convolution)
-    if form == "exchanged":
+    if form == "exchanged" and not is_in_loop(op):
         return types.of(op.results[0]).bytes
     values = (*op.operands, op.results[0])
     pairs = zip(values, convolution.orders, strict=True)

@@ -6,6 +6,7 @@ from math import prod
 from typing import Literal
 
 from exla_opt.ops.convolution import SHORT, Convolution
+from exla_opt.ops.window_geometry import exceed_image
 
 from .exchanged import exchanged
 from .patches import bytes_of_patches, exceeds_image, kernel_bytes, patches_shape
@@ -48,6 +49,9 @@ _LEAST_OF_PATCHES = 512
 # millisecond. XLA's time over that where the other conditions were chosen, on gradients by kernels of transposed
 # convolutions: 1 to 85, 10 in the middle, and 0.09 where a kernel of one feature has one image.
 _LEAST_EXCHANGED = 1_000_000
+# The images' features from which that is so in three spatial dimensions: with 32 to 64 1.6 to 7.7, with 1 to 8 below
+# 0.5.
+_LEAST_IN_SPACE = 32
 # XLA:CPU has a fast kernel for f64 if either feature count is more than this, on planes whose images have no gaps.
 _FEW_DOUBLES = 16
 # With this many groups, f64 always gains from separate convolutions: XLA computes each with the features of all.
@@ -79,11 +83,16 @@ def _gains_by_patches(convolution: Convolution) -> bool:
 
 def _gains_exchanged(convolution: Convolution) -> bool:
     """Whether XLA is faster with this convolution than with the one of which it exchanges kernel and image."""
-    has_fast_kernel = convolution.dtype in NARROW and len(convolution.windows) < 3
+    is_space = len(convolution.windows) > 2
+    has_fast_kernel = convolution.dtype in NARROW and not is_space
+    if exceed_image(convolution.windows, tuple(convolution.kept), convolution.result[1:-1]):
+        return False  # without what negative padding drops, XLA would exchange the two again
     return (
         convolution.ins * convolution.outs >= _LEAST_OF_LARGE
         and convolution.multiplications >= _LEAST_EXCHANGED
         and (has_fast_kernel or convolution.places >= _LARGE_WINDOW)
+        and (not is_space or convolution.outs >= _LEAST_IN_SPACE)
+        and prod(convolution.result[1:-1]) > 1
         and all(convolution.kept)
     )
 

@@ -40,7 +40,7 @@ LAYERS: dict[str, Layer] = {
     "without gaps": ((16, 12, 12, 16), (3, 3, 16, 12), (1, 1), PLAIN, {"padding": "VALID"}),
     "dilated kernel": ((16, 8, 8, 16), (3, 3, 16, 12), (2, 2), PLAIN, {"rhs_dilation": (2, 2)}),
     "line": ((16, 128, 16), (5, 16, 12), (2,), ("NWC", "WIO", "NWC"), {}),
-    "space": ((8, 4, 4, 4, 16), (3, 3, 3, 16, 12), (2, 2, 2), ("NDHWC", "DHWIO", "NDHWC"), {}),
+    "space": ((8, 4, 4, 4, 32), (3, 3, 3, 32, 12), (2, 2, 2), ("NDHWC", "DHWIO", "NDHWC"), {}),
     "half": ((16, 8, 9, 16), (3, 3, 16, 12), (2, 2), PLAIN, {"dtype": "bfloat16"}),
     "double": ((16, 8, 9, 16), (3, 3, 16, 12), (2, 2), PLAIN, {"dtype": "float64"}),
 }
@@ -48,6 +48,7 @@ LEFT: dict[str, Layer] = {
     "no gaps, no larger": ((4, 12, 12, 16), (3, 3, 16, 12), (1, 1), PLAIN, {}),
     "one image with one feature": ((1, 64, 64, 1), (3, 3, 1, 32), (2, 2), PLAIN, {}),
     "few products": ((4, 4, 4, 8), (3, 3, 8, 8), (2, 2), PLAIN, {}),
+    "space, few features": ((64, 8, 8, 8, 2), (3, 3, 3, 2, 2), (2, 2, 2), ("NDHWC", "DHWIO", "NDHWC"), {}),
     "space, few pixels": ((16, 2, 2, 2, 8), (5, 5, 5, 8, 31), (4, 4, 4), ("NDHWC", "DHWIO", "NDHWC"), {}),
 }
 
@@ -122,9 +123,22 @@ def test_many_images_of_few_pixels_are_exchanged_and_few_are_a_product() -> None
 
     for count, is_exchanged in ((32, True), (4, False)):
         before = convolved(count)
-        after = rewritten(before)
+        after = rewritten(before, Options(machine=CPU, memory_limit=10**9))
         assert ("stablehlo.convolution" in after) == ("stablehlo.reverse" in after) == is_exchanged
         assert_equal_results(before, after)
+
+
+def test_an_exchange_that_needs_more_memory_is_left() -> None:
+    """XLA leaves these images as they lie; exchanged, they are a kernel, in another order of dimensions."""
+    form = ((64, 3, 4, 256), (4, 6, 256, 8))
+    specs = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in form]
+    layer = jax.jit(
+        lambda x, weights: lax.conv_general_dilated(x, weights, (1, 1), ((2, 2), (3, 3)), dimension_numbers=PLAIN)
+    )
+    before = str(export.export(layer)(*specs).mlir_module())
+    assert rewritten(before) == rewritten(before, Options(machine=CPU, reassociate=False))
+    roomy = rewritten(before, Options(machine=CPU, memory_limit=10**8))
+    assert "stablehlo.reverse" in roomy and temp_of(roomy)[1] > 1.5 * temp_of(before)[1]
 
 
 def test_a_kernel_that_the_program_reversed_is_exchanged_where_the_limit_leaves_room() -> None:
