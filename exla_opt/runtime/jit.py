@@ -121,10 +121,7 @@ def _sliced(
 def _donated(
     function: Callable[..., Any], options: Mapping[str, Any], arguments: Sequence[Any], named: Mapping[str, Any]
 ) -> list[bool]:
-    """Which leaves of the arguments `jax.jit` donates: it infers names from positions, or positions from names.
-
-    Positions that are counted from the end donate nothing.
-    """
+    """Which leaves of the arguments `jax.jit` donates: it infers names from positions, or positions from names."""
     by_place, by_name = options.get("donate_argnums"), options.get("donate_argnames")
     places = set() if by_place is None else set(np.atleast_1d(by_place).tolist())
     names = set() if by_name is None else {by_name} if isinstance(by_name, str) else set(by_name)
@@ -134,6 +131,8 @@ def _donated(
         parameters = list(inspect.signature(function).parameters)
     except ValueError:  # of a builtin
         parameters = []
+    if _counts_from_the_end():
+        places = {place + len(parameters) if place < 0 else place for place in places}
     if by_name is None:
         names = {parameters[place] for place in places if 0 <= place < len(parameters)}
     if by_place is None:
@@ -143,6 +142,13 @@ def _donated(
         {name: jax.tree.map(lambda _, name=name: name in names, one) for name, one in named.items()},
     )
     return list(map(bool, jax.tree.leaves(flags)))
+
+
+@functools.cache
+def _counts_from_the_end() -> bool:
+    """Whether this jax donates arguments whose position is counted from the end."""
+    lowered = jax.jit(lambda x: x, donate_argnums=-1).lower(np.zeros(1, np.float32))
+    return bool(jax.tree.leaves(lowered.args_info)[0].donated)
 
 
 def _as_typed(result: Any, wanted: Any) -> Any:
