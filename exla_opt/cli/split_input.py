@@ -22,8 +22,7 @@ def run_each(request: Request) -> int:
     """Rewrite each module of a file and write all of them, separated as in the input; return the largest exit status.
 
     A faulty module is reported and left out, and the others are rewritten; a file is then left as it was, and not
-    written in part. Raises InputError when the file cannot be
-    read or the output cannot be written.
+    written in part. Raises InputError when the file cannot be read or the output cannot be written.
     """
     from exla_opt.ir.diagnostics import InputError
     from exla_opt.ir.read import read_file

@@ -9,8 +9,8 @@ import gc
 def give_back() -> None:
     """Return freed memory to the system, where the C library can (glibc).
 
-    A search in a process that then runs the program would otherwise hold some hundred megabytes beside it, which the
-    program, whose buffers are mapped separately, does not use.
+    A search in a process that then runs the program would otherwise hold some hundred megabytes more, which the
+    program does not use: its buffers are mapped separately.
     """
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

@@ -9,10 +9,9 @@ each, as XLA is slower with groups than with separate convolutions, in loops and
 large windows, as in gradients by a kernel, become groups of features. Groups of one input feature become a sum of
 products. Outside of loops as well, gradients of depthwise kernels become a loop over the kernel's positions, and
 kernels larger than the image a product of matrices or, as in gradients of transposed convolutions by their kernels,
-images, with the image as a kernel. An f64 line becomes a plane of one row. Nothing is done for other
-machines, for other convolutions outside of loops, for reversed windows and for types other than floats; nor where
-measurements showed no gain (`forms.py`). The same products are added, in an order that may differ: with
---no-reassociate nothing is done.
+images, with the image as a kernel. An f64 line becomes a plane of one row. Nothing is done for other machines, for
+other convolutions outside of loops, for reversed windows and for types other than floats; nor where measurements showed
+no gain (`forms.py`). The same products are added, in an order that may differ: with --no-reassociate nothing is done.
 """
 
 from __future__ import annotations

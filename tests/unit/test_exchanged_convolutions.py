@@ -18,15 +18,14 @@ from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.walk import inside_out
 from exla_opt.ir.write import serialise
-from exla_opt.memory.machine import CPU, as_written
-from exla_opt.memory.peak import predict
+from exla_opt.memory.machine import CPU
 from exla_opt.ops.convolution import read_convolution
 from exla_opt.ops.window_geometry import Window
 from exla_opt.options import Options
 from exla_opt.passes.convolution_layout.exchanged import exchanged
 from exla_opt.passes.convolution_layout.rewrite import write_form
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
-from exla_opt.runtime.compile import compile_program
+from tests.convolutions import rewritten, temp_of
 from tests.execute import assert_equal_results, run_module
 
 PLAIN, NCHW = ("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW")
@@ -73,21 +72,6 @@ def gradient(layer: Layer, looped: bool = False) -> str:
         dy = jax.eval_shape(apply, x, jax.ShapeDtypeStruct(kernel, dtype))
         specs = [jax.ShapeDtypeStruct((2, *each.shape), dtype) if looped else each for each in (x, dy)]
         return str(export.export(jax.jit(summed if looped else by_kernel))(*specs).mlir_module())
-
-
-def rewritten(text: str, options: Options | None = None) -> str:
-    with new_context() as context:
-        module = parse_module("<program>", text.encode(), context).module
-        run_pipeline(module, ["normalise", "convolution-layout"], options or Options(machine=CPU))
-        return serialise(module, "text").decode()
-
-
-def temp_of(text: str) -> tuple[int, int]:
-    """The bytes of temporary memory, as predicted and as compiled."""
-    with new_context() as context:
-        predicted = predict(parse_module("<program>", text.encode(), context).module, as_written(CPU)).temp
-    compiled: int = compile_program(text).executable.get_compiled_memory_stats().temp_size_in_bytes
-    return predicted, compiled
 
 
 @pytest.mark.parametrize("looped", [False, True], ids=["alone", "in a loop"])

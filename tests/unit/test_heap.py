@@ -15,7 +15,7 @@ def resident() -> int:
 
 def test_freed_memory_goes_back_to_the_system() -> None:
     small = [bytes(1000) for _ in range(100_000)]
-    last = bytes(1000)  # what lies above the others keeps the C library from giving them back by itself
+    last = bytes(1000)  # what lies above the others keeps the C library from giving them back unasked
     full = resident()
     small.clear()
     give_back()

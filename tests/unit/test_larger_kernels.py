@@ -13,11 +13,10 @@ from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.write import serialise
 from exla_opt.memory.machine import CPU, as_written
-from exla_opt.memory.peak import predict
 from exla_opt.memory.timeline import read_timeline
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
-from exla_opt.runtime.compile import compile_program
+from tests.convolutions import rewritten, temp_of
 from tests.execute import assert_equal_results
 
 PLAIN, NCHW = ("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW")
@@ -74,21 +73,6 @@ def program(form: Form) -> str:
     with jax.enable_x64(True):
         specs = [jax.ShapeDtypeStruct(shape, dtype) for shape in (image, kernel)]
         return str(export.export(jax.jit(convolve))(*specs).mlir_module())
-
-
-def rewritten(text: str, options: Options | None = None) -> str:
-    with new_context() as context:
-        module = parse_module("<program>", text.encode(), context).module
-        run_pipeline(module, ["normalise", "convolution-layout"], options or Options(machine=CPU))
-        return serialise(module, "text").decode()
-
-
-def temp_of(text: str) -> tuple[int, int]:
-    """The bytes of temporary memory, as predicted and as compiled."""
-    with new_context() as context:
-        predicted = predict(parse_module("<program>", text.encode(), context).module, as_written(CPU)).temp
-    compiled: int = compile_program(text).executable.get_compiled_memory_stats().temp_size_in_bytes
-    return predicted, compiled
 
 
 def seconds_of(text: str) -> float:

@@ -224,7 +224,7 @@ def test_a_product_that_raises_the_peak_stays_a_convolution_and_others_do_not() 
     assert_equal_results(before, after)
 
 
-def test_what_xla_writes_twice_beside_products_does_not_raise_the_peak(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_xla_writes_twice_next_to_products_does_not_raise_the_peak(monkeypatch: pytest.MonkeyPatch) -> None:
     """The prediction does not count it: a residual layer that a product and a convolution read."""
 
     def block(x: Any, w: Any, v: Any, narrow: Any, wide: Any, last: Any) -> Any:
