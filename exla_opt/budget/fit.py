@@ -60,6 +60,7 @@ class Fit:
     chosen. faster: the figures of a program with more memory and less than half the time, if there is one.
     why_predicted: why it was not compiled although it should have been. unknown: the ops whose own memory the
     prediction leaves out, sorted; if there are any, the peak is a lower bound. note: what its compile had to leave out.
+    ended_early: whether sizes were left out because the others took too long to plan.
     """
 
     module: ir.Module
@@ -78,6 +79,7 @@ class Fit:
     why_predicted: str = ""
     unknown: tuple[str, ...] = ()
     note: str = ""
+    ended_early: bool = False
 
 
 def fit(
@@ -116,20 +118,20 @@ def fit(
         try_recomputing(search, tried)
         recomputes = False
     if chosen is not None and SPLITTER in names and may_be_faster(search):
-        for found in try_faster(search, sizes):
+        for found in search.within_effort(try_faster(search, sizes)):
             tried(found.options, found.peak)
         faster_ones = [found for found in search.attempts if is_clearly_faster(found, unsplit)]
         chosen = next((found for found in fastest(faster_ones) if search.fits(found)), chosen)
     if chosen is None and SPLITTER in names:
         search.compiles_left -= recomputes_last  # one is kept for that
-        for found in try_ways(search, sizes, until_one_fits=True):
+        for found in search.within_effort(try_ways(search, sizes, until_one_fits=True)):
             tried(found.options, found.peak)
         is_fast_enough = not recomputes_last or fits_about_as_fast(search)
         search.compiles_left += recomputes_last
         if not is_fast_enough:
             try_recomputing(search, tried)
             recomputes = False
-        for found in cut_again(search, sizes):
+        for found in search.within_effort(cut_again(search, sizes)):
             tried(found.options, found.peak)
         # It cannot fit, but may need the least if nothing does: no larger limit should end up with less memory.
         held = unsplit.predicted.peak - unsplit.predicted.temp
@@ -161,6 +163,7 @@ def fit(
         why_predicted=search.refusal,
         unknown=() if found.measured is not None else tuple(sorted(found.predicted.unknown)),
         note=found.note,
+        ended_early=search.ended_early,
     )
 
 

@@ -55,7 +55,7 @@ def pareto(
     search = Search(module, names, options, 1, measure, verify_each, None, compiles=_MOST)
     unsplit = search.attempt(unsplit_options(options))
     plain = try_ways(search, ways(unsplit.predicted, unsplit.largest, options))
-    for found in chain(plain, try_all_nested(search)):
+    for found in search.within_effort(chain(plain, try_all_nested(search))):
         if tried is not None:
             tried(found.options, found.peak)
     shown = _thinned([found for found in front(search.attempts[1:]) if found.peak < unsplit.peak])

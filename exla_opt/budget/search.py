@@ -7,7 +7,7 @@ plus a margin decides.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
@@ -18,6 +18,7 @@ from exla_opt.budget.measured import Measure, Measured
 from exla_opt.ir.rewrite import copy_of
 from exla_opt.ir.walk import inside_out, number_of_ops
 from exla_opt.ir.write import serialise
+from exla_opt.memory.effort import simulated
 from exla_opt.memory.machine import as_written
 from exla_opt.memory.timeline import Timeline, read_timeline
 from exla_opt.options import Options
@@ -37,6 +38,9 @@ _GAIN = 1.02
 # The maximum number of compiles in a search, enforced by `Search._measured`. One is reserved for a program that should
 # fit by the compiles so far, for the one that should need the least of all, or, where nothing fits, for the original.
 MOST_COMPILES = 3
+# How many ops the attempts of a search may simulate before no more are made: once one of them seems to fit, and while
+# none does. That takes about one minute, and two, without the compiles.
+_MOST_SIMULATED, _MOST_IN_VAIN = 500_000, 1_000_000
 
 
 class CannotCompile(Exception):
@@ -65,6 +69,7 @@ class Search:
     has_calls: whether the module calls a library. ratios: compiled over predicted temporary memory of each
     program, by kind. refusal: why no compiler is available any more, "" while one is.
     compiles_left: how many compiles are left; an attempt not compiled by then does not count as fitting.
+    ended_early: whether attempts were left out because those so far took too much effort.
     """
 
     def __init__(
@@ -90,6 +95,8 @@ class Search:
         self.ratios: defaultdict[Kind, list[float]] = defaultdict(list)
         self.refusal = ""
         self.compiles_left = compiles
+        self.ended_early = False
+        self.simulated_before = simulated()
 
     @property
     def room(self) -> int:
@@ -107,6 +114,20 @@ class Search:
         found = self.predicted(self.module, self.shared, self.names, sizes)
         self.attempts.append(found)
         return found
+
+    def within_effort(self, attempts: Iterator[Attempt]) -> Iterator[Attempt]:
+        """The attempts, each made when it is asked for, until they have simulated as many ops as they may."""
+        while not self.is_exhausted():
+            found = next(attempts, None)
+            if found is None:
+                return
+            yield found
+        self.ended_early = True
+
+    def is_exhausted(self) -> bool:
+        """Whether the attempts so far took all the effort that a search may take."""
+        most = _MOST_SIMULATED if any(map(self.seems_to_fit, self.attempts)) else _MOST_IN_VAIN
+        return simulated() - self.simulated_before > most
 
     def predicted(self, start: ir.Module, before: Outcome, names: Sequence[str], sizes: Options) -> Attempt:
         """Run passes on a copy of a module, and predict the result. before: the outcome of the earlier passes.

@@ -11,6 +11,7 @@ from exla_opt.ops.traits import Trait
 from .block import Block, Operation
 from .buffers import Buffers
 from .copies import changed_places, place_carry, with_copies
+from .effort import count
 from .fusion import fuse
 from .hoist import with_hoisted
 from .machine import Machine
@@ -38,6 +39,7 @@ class Run:
         if machine.breadth_first:
             block = with_hoisted(block)
             block = with_copies(block, frozenset(block.donated.values() if held is not None else block.arguments))
+        count(len(block.ops))
         self.block = block
         self.machine = machine
         self.fusion = fuse(block, machine)

@@ -57,6 +57,7 @@ def as_data(run: Run, name_place: Callable[[str], str]) -> dict[str, Any]:
             "unknown": list(fit.unknown),
             "bound": None if fit.bound is None else asdict(fit.bound),
             "faster": None if fit.faster is None else asdict(fit.faster),
+            "ended_early": fit.ended_early,
         }
     return {
         "format": _FORMAT,

@@ -133,6 +133,12 @@ def fit_lines(name: str, found: Fit, limit: int, machine: str, no_compiler: str 
         if found.bound is not None:
             least = found.peak if found.smallest is None else found.smallest.peak
             lines.append(f"{name}: note: {in_users_words(least_of_all(found.bound, least), name)}")
+    if found.ended_early:
+        better = "be faster" if found.fits else "need less"
+        lines.append(
+            f"{name}: note: the search ended early, as each attempt takes long; slices of a size that was not tried "
+            f"may {better}: set it with --split-size"
+        )
     if found.faster is not None:
         lines.append(f"{name}: note: {much_faster(found.faster, found.seconds)}")
     return lines

@@ -169,24 +169,33 @@ def _split(module: ir.Module, options: Options) -> Remarks:
 def _split_until_done(
     module: ir.Module, options: Options, shifts: bool, before: Choices | None = None
 ) -> tuple[Remarks, Choices]:
-    """Split until nothing changes; return the remarks and the choices. shifts, before: as in `Choices`."""
+    """Split until nothing changes; return the remarks and the choices. shifts, before: as in `Choices`.
+
+    Once split, what another attempt finds must lower the predicted peak: each plans all loops of the ones before again.
+    """
     done: list[Remark] = []
     missed: list[Remark] = []
     rounds = iter(range(_MOST_ROUNDS))
     graphs = _read(module, options, options.size_threshold)
     choices = Choices(options, Allowance(graphs, options.machine), shifts, before)
+    original: ir.Module | None = None
     for attempt in range(_MOST_ROUNDS):
         if rematerialise_captures(module, graphs, choices, of_program=attempt == 0):
             graphs = _read(module, options, options.size_threshold)
         made, found = _run_rounds(module, graphs, choices, rounds)
         if made or attempt == 0:
             _finish_loops(module, options)
+        if made:
+            normalise.run(module, options)  # ops that became equal or dead may allow a plan that a second run finds
+        if original is not None and made and not lowers_peak(original, module, options):
+            restore(module, original)
+            break
         if made or attempt == 0:
             missed = found  # collected while our own loops were still marked
         if not made:
             break
         done += made
-        normalise.run(module, options)  # ops that became equal or dead may allow a plan that a second run would find
+        original = copy_of(module)
         graphs = _read(module, options, options.size_threshold)
     return (done, missed), choices
 

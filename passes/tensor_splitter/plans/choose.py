@@ -112,7 +112,7 @@ class _Chooser:
         refused = [(mapping, each) for mapping, each in found.items() if isinstance(each, Refusal)]
         refusals = [each for _, each in refused]
         best = self.best_of(plans, refusals)
-        if any(plan.remaining for plan in plans[:1]):
+        if not self.plans.anchors and any(plan.remaining for plan in plans[:1]):
             best = self.or_ending(value, mappings, best)
         if any(plan.shifts for plan in plans):
             self.shifted |= self.best_of([plan for plan in plans if not plan.shifts], refusals) != best
